@@ -28,8 +28,10 @@ OF_PYTHON: Final = ("PYTHON*", "VIRTUAL_ENV", "TMPDIR", "TZ", "LANG", "LC_*", "C
 
 def passed_on(*patterns: str) -> dict[str, str]:
     """Return the environment variables that match; a child process must not see other secrets."""
-    kept = (*_ALWAYS, *patterns)
-    return {k: v for k, v in os.environ.items() if any(fnmatchcase(k, one) for one in kept)}
+    allowed = (*_ALWAYS, *patterns)
+    return {
+        k: v for k, v in os.environ.items() if any(fnmatchcase(k, pattern) for pattern in allowed)
+    }
 
 
 def pack(found: Mapping[str, Any], data: bytes | memoryview = b"") -> bytes:
@@ -47,11 +49,11 @@ def unpack(source: IO[bytes], limit: int = sys.maxsize) -> tuple[dict[str, Any],
     length, size = LENGTHS.unpack(_exactly(source, LENGTHS.size))
     if length + size > limit:
         raise ValueError("answer too long")
-    found = json.loads(_exactly(source, length))
+    message = json.loads(_exactly(source, length))
     data = _exactly(source, size)
-    if not isinstance(found, dict):
+    if not isinstance(message, dict):
         raise ValueError("invalid answer")
-    return found, data
+    return message, data
 
 
 def _exactly(source: IO[bytes], count: int) -> bytes:

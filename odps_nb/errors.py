@@ -172,17 +172,21 @@ class OdpsNbError(Exception):
     def __notes__(self, notes: list[str]) -> None:
         # Libraries that pickle exceptions assign the list that the getter returned, possibly with
         # an extra note, so remove the lines that the getter added.
-        told, own = self._last_lines(), list(notes)
-        for at in range(len(own) - len(told), -1, -1):
-            if own[at : at + len(told)] == told:
-                del own[at : at + len(told)]
+        lines, own = self._last_lines(), list(notes)
+        for at in range(len(own) - len(lines), -1, -1):
+            if own[at : at + len(lines)] == lines:
+                del own[at : at + len(lines)]
                 break
         self._notes = [visible(note) for note in own]
 
     def _last_lines(self) -> list[str]:
-        told = " · ".join(_facts_told(self))
-        place = getattr(self, "excerpt", None)
-        return [*([visible(place)] if place else []), *([told] if told else []), *self._to_do()]
+        facts = " · ".join(_facts_told(self))
+        excerpt = getattr(self, "excerpt", None)
+        return [
+            *([visible(excerpt)] if excerpt else []),
+            *([facts] if facts else []),
+            *self._to_do(),
+        ]
 
     def _to_do(self) -> list[str]:
         line = f"to do: {visible(self.hint)}" if self.hint else ""
@@ -191,8 +195,8 @@ class OdpsNbError(Exception):
 
     def __repr__(self) -> str:
         facts = ((name, getattr(self, name)) for name in self.fact_names)
-        told = [f"{name}={_shorten(value)}" for name, value in facts if value is not None]
-        return f"{type(self).__name__}({', '.join([_shorten(self.message), *told])})"
+        texts = [f"{name}={_shorten(value)}" for name, value in facts if value is not None]
+        return f"{type(self).__name__}({', '.join([_shorten(self.message), *texts])})"
 
     def add_note(self, note: str, /) -> None:
         """Add a line of context."""
@@ -220,8 +224,8 @@ class OdpsNbError(Exception):
 
 def _facts_told(error: OdpsNbError) -> list[str]:
     facts = (("code", "code"), ("status", "HTTP"), ("request_id", "request id"))
-    found = ((label, getattr(error, fact, None)) for fact, label in facts)
-    return [visible(f"{label} {value}") for label, value in found if value is not None]
+    pairs = ((label, getattr(error, fact, None)) for fact, label in facts)
+    return [visible(f"{label} {value}") for label, value in pairs if value is not None]
 
 
 def _shorten(value: object) -> str:

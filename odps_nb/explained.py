@@ -27,8 +27,8 @@ class Instructive:
     if not TYPE_CHECKING:  # hidden from type checkers, which otherwise would accept unknown names
 
         def __getattr__(self, name: str) -> Any:
-            said = f"{type(self).__name__!r} object has no attribute {name!r}"
-            raise AttributeError(said + self._advice(name), name=name, obj=self)
+            message = f"{type(self).__name__!r} object has no attribute {name!r}"
+            raise AttributeError(message + self._advice(name), name=name, obj=self)
 
         def __getitem__(self, key: object) -> Any:
             raise TypeError(f"{type(self).__name__!r} object has no items{self._advice('[]', key)}")
@@ -70,7 +70,7 @@ def _is_number(value: object) -> bool:
 
 def _are_names(value: Any) -> bool:
     """Whether an object is a list, a Series or another sized collection of strings."""
-    return _are(lambda one: isinstance(one, str), value)
+    return _are(lambda item: isinstance(item, str), value)
 
 
 def _are(fits: Callable[[Any], bool], value: Any) -> bool:
@@ -153,9 +153,9 @@ def _explaining(function: Callable[..., Any], *, typed: bool = True) -> Callable
     signature = inspect.signature(function)
     names = list(signature.parameters)
     checks = {
-        name: found
+        name: accepted
         for name, parameter in signature.parameters.items()
-        if typed and (found := _kinds_of(str(parameter.annotation)))
+        if typed and (accepted := _kinds_of(str(parameter.annotation)))
     }
 
     def check(name: str, value: Any) -> Any:
@@ -163,20 +163,22 @@ def _explaining(function: Callable[..., Any], *, typed: bool = True) -> Callable
             if _KINDS[kind][0](value):
                 return _PLAIN[kind](value) if kind in _PLAIN else value
         if kinds:
-            raise _misfit(name, value, [said for kind in kinds if (said := _KINDS[kind][1])])
+            raise _misfit(
+                name, value, [description for kind in kinds if (description := _KINDS[kind][1])]
+            )
         return value
 
     @functools.wraps(function)
-    def checked(*args: Any, **given: Any) -> Any:
+    def checked(*args: Any, **kwargs: Any) -> Any:
         checked_ones = (check(name, value) for name, value in zip(names, args, strict=False))
         args = (*checked_ones, *args[len(names) :])
-        given = {name: check(name, value) for name, value in given.items()}
+        kwargs = {name: check(name, value) for name, value in kwargs.items()}
         try:
-            return function(*args, **given)
+            return function(*args, **kwargs)
         except TypeError as error:
             if error.__traceback__ is None or error.__traceback__.tb_next is not None:
                 raise  # raised inside the function
-        raise _no_call(function, signature, args, given)
+        raise _no_call(function, signature, args, kwargs)
 
     return checked
 
@@ -191,28 +193,28 @@ def _kinds_of(annotation: str) -> list[str]:
     return parts if all(part in _KINDS for part in parts) else []
 
 
-def _misfit(name: str, value: object, said: list[str]) -> ArgumentError:
-    wanted = " or ".join(said)
+def _misfit(name: str, value: object, descriptions: list[str]) -> ArgumentError:
+    expected = " or ".join(descriptions)
     if isinstance(value, int) and abs(value) >= _LONG:
-        wanted += " below 2**63"
-    is_scalar = isinstance(value, (bool, int, float, str)) and said[0] in _SCALARS
-    in_list = isinstance(value, str) and said[0] == "a list of names"
-    example = f"[{shown(value)}]" if in_list else _EXAMPLES.get(said[0])
+        expected += " below 2**63"
+    is_scalar = isinstance(value, (bool, int, float, str)) and descriptions[0] in _SCALARS
+    in_list = isinstance(value, str) and descriptions[0] == "a list of names"
+    example = f"[{shown(value)}]" if in_list else _EXAMPLES.get(descriptions[0])
     what = shown(value) if is_scalar else f"of type {type(value).__name__}"
     return ArgumentError(
-        f"{name} is {what}; it must be {wanted}",
+        f"{name} is {what}; it must be {expected}",
         argument=name,
-        hint=f"pass e.g. {name}={example}" if example else f"pass {wanted}",
+        hint=f"pass e.g. {name}={example}" if example else f"pass {expected}",
     )
 
 
 def _no_call(
-    function: Callable[..., Any], signature: inspect.Signature, args: Any, given: dict[str, Any]
+    function: Callable[..., Any], signature: inspect.Signature, args: Any, kwargs: dict[str, Any]
 ) -> ArgumentError:
     call = ".".join(function.__qualname__.split(".")[-2:]).removesuffix(".__init__")
     known = [name for name in signature.parameters if name != "self"]
     listed = f"its arguments are: {', '.join(known)}" if known else "it has no arguments"
-    for name in given.keys() - signature.parameters.keys():
+    for name in kwargs.keys() - signature.parameters.keys():
         meant = did_you_mean(name, known, "{}=", most=1).rstrip()
         return ArgumentError(
             f"{call} has no argument {name}=",
@@ -220,12 +222,16 @@ def _no_call(
             hint=meant or listed,
         )
     try:
-        signature.bind(*args, **given)
+        signature.bind(*args, **kwargs)
     except TypeError as error:
         wrong = str(error)
     if wrong.startswith("too many"):
         keyword = inspect.Parameter.KEYWORD_ONLY
-        named = [one.name for one in signature.parameters.values() if one.kind is keyword]
+        named = [
+            parameter.name
+            for parameter in signature.parameters.values()
+            if parameter.kind is keyword
+        ]
         if named:
             listed = f"pass by keyword: {', '.join(f'{name}=…' for name in named)}"
     return ArgumentError(f"{call}: {wrong}", hint=listed)

@@ -98,16 +98,18 @@ def element(
     """
     if tag not in _TAGS:
         raise ValueError(f"<{tag}> is not allowed")
-    given = {**(attributes or {}), **({"style": style} if style else {})}
-    unknown = given.keys() - _ATTRIBUTES
+    all_attributes = {**(attributes or {}), **({"style": style} if style else {})}
+    unknown = all_attributes.keys() - _ATTRIBUTES
     if unknown:
         raise ValueError(f"<{tag}> must not have {sorted(unknown)}")
-    if tag == "iframe" and given.get("sandbox") != "":
+    if tag == "iframe" and all_attributes.get("sandbox") != "":
         raise ValueError('a frame needs sandbox="", the strictest sandbox')
-    if not all(str(given.get(name, "data:")).startswith("data:") for name in ("src", "poster")):
+    if not all(
+        str(all_attributes.get(name, "data:")).startswith("data:") for name in ("src", "poster")
+    ):
         raise ValueError("a source must be a data: URL")
     head = "".join(
-        f' {name}="{escape(value)}"' for name, value in given.items() if value is not None
+        f' {name}="{escape(value)}"' for name, value in all_attributes.items() if value is not None
     )
     return Html(f"<{tag}{head}>" if tag in _VOID else f"<{tag}{head}>{join(children)}</{tag}>")
 

@@ -83,7 +83,7 @@ class Living(Generic[T]):
 
     def all(self) -> list[T]:
         """Return the objects that are still alive."""
-        return [one for each in list(self._refs.values()) if (one := each()) is not None]
+        return [item for each in list(self._refs.values()) if (item := each()) is not None]
 
     def clear(self) -> None:
         """Remove all objects."""
@@ -136,14 +136,14 @@ def _interrupted_later() -> Iterator[None]:
 def _in_child() -> None:
     _ENDING.clear()  # these belong to the parent; the child's objects register again
     _THREADS.clear()
-    for one in _RENEWED.all():
-        one._after_fork()
+    for renewed in _RENEWED.all():
+        renewed._after_fork()
 
 
 def _at_exit() -> None:
-    for one in _ENDING.all():
+    for ending in _ENDING.all():
         try:
-            one.end()
+            ending.end()
         except OdpsNbError as error:
             _log.warning("cleanup at the end of the process failed: %s", error)
     deadline = time.monotonic() + EXIT_PATIENCE

@@ -236,21 +236,22 @@ class TableSchema:
 
     def source_of(self, column: Column) -> Column | None:
         """Return the column from which a partition column is computed; ``None`` if unknown."""
-        made = column.generated
-        found = self.find(made.source) if made is not None and made.source else None
-        return found if found is not None and found.type.code in _TIMES else None
+        generated = column.generated
+        source = self.find(generated.source) if generated is not None and generated.source else None
+        return source if source is not None and source.type.code in _TIMES else None
 
     def __iter__(self) -> Iterator[Column]:
         return iter(self.all_columns)
 
     def _repr_pretty_(self, printer: Any, _: object) -> None:
         """Show one column per line in IPython."""
-        texts = ((one.name, str(one.type), one.comment) for one in self)
+        texts = ((column.name, str(column.type), column.comment) for column in self)
         rows = [[text if text.isprintable() else ascii(text) for text in row] for row in texts]
         wide = [max((len(row[n]) for row in rows), default=0) for n in range(2)]
         wide[1] = min(wide[1], 16)  # one long type must not move all comments to the right
         lines = (
-            f"{name:{wide[0]}}  {kind:{wide[1]}}  {said}".rstrip() for name, kind, said in rows
+            f"{name:{wide[0]}}  {kind:{wide[1]}}  {comment}".rstrip()
+            for name, kind, comment in rows
         )
         printer.text("\n".join(lines) or "no columns")
 
@@ -275,7 +276,7 @@ def has_timestamp(odps: OdpsType) -> bool:
 
 def has_any(odps: OdpsType, codes: tuple[TypeCode, ...]) -> bool:
     """Whether the type, or a type nested in it, has one of these codes."""
-    return any(one.code in codes for one in types_in(odps))
+    return any(inner.code in codes for inner in types_in(odps))
 
 
 def types_in(odps: OdpsType) -> Iterator[OdpsType]:
@@ -307,7 +308,9 @@ def text_as_binary(schema: TableSchema) -> TableSchema:
     def leaf(odps: OdpsType) -> OdpsType:
         return binary if odps.code in TEXT else odps
 
-    columns = tuple(replace(one, type=_with_leaves(one.type, leaf)) for one in schema.columns)
+    columns = tuple(
+        replace(column, type=_with_leaves(column.type, leaf)) for column in schema.columns
+    )
     return replace(schema, columns=columns)
 
 
@@ -327,6 +330,6 @@ def _with_leaves(odps: OdpsType, leaf: Callable[[OdpsType], OdpsType]) -> OdpsTy
     if isinstance(odps, MapType):
         return MapType(_with_leaves(odps.key, leaf), _with_leaves(odps.value, leaf))
     if isinstance(odps, StructType):
-        fields = (replace(one, type=_with_leaves(one.type, leaf)) for one in odps.fields)
+        fields = (replace(member, type=_with_leaves(member.type, leaf)) for member in odps.fields)
         return StructType(tuple(fields))
     return leaf(odps)

@@ -58,9 +58,9 @@ def hides_secrets(function: Callable[P, R]) -> Callable[P, R]:
     """Decorator: pass the function's keyword arguments through `hidden` before each call."""
 
     @functools.wraps(function)
-    def hiding(*args: P.args, **given: P.kwargs) -> R:
-        given = hidden(given)  # type: ignore[assignment]  # hidden() keeps types
-        return function(*args, **given)
+    def hiding(*args: P.args, **kwargs: P.kwargs) -> R:
+        kwargs = hidden(kwargs)  # type: ignore[assignment]  # hidden() keeps types
+        return function(*args, **kwargs)
 
     return hiding
 
@@ -70,17 +70,17 @@ def forget_locals(error: BaseException) -> None:
     waiting: list[BaseException | None] = [error]
     seen: set[int] = set()
     while waiting:
-        one = waiting.pop()
-        if one is None or id(one) in seen:
+        current = waiting.pop()
+        if current is None or id(current) in seen:
             continue
-        seen.add(id(one))
-        traceback.clear_frames(one.__traceback__)
-        waiting += [one.__cause__, one.__context__]
-        waiting += [arg for arg in one.args if isinstance(arg, BaseException)]
+        seen.add(id(current))
+        traceback.clear_frames(current.__traceback__)
+        waiting += [current.__cause__, current.__context__]
+        waiting += [arg for arg in current.args if isinstance(arg, BaseException)]
 
 
 def make_private(folder: Path) -> None:
     """Create a folder and its missing parents with mode 0700, whatever the umask."""
-    for one in reversed([folder, *folder.parents]):
-        if not one.exists():
-            one.mkdir(mode=0o700, exist_ok=True)
+    for directory in reversed([folder, *folder.parents]):
+        if not directory.exists():
+            directory.mkdir(mode=0o700, exist_ok=True)

@@ -49,8 +49,8 @@ def explains_arguments(function: Callable[P, R]) -> Callable[P, R]:
     known = tuple(inspect.signature(function).parameters)
 
     @functools.wraps(function)
-    def explaining(*args: P.args, **given: P.kwargs) -> R:
-        given = hidden(given)  # type: ignore[assignment]  # hidden() keeps types
+    def explaining(*args: P.args, **kwargs: P.kwargs) -> R:
+        kwargs = hidden(kwargs)  # type: ignore[assignment]  # hidden() keeps types
         if (count := len(args)) > 1:
             del args  # a traceback may show them, and one may be a key
             raise ConfigError(
@@ -65,14 +65,14 @@ def explains_arguments(function: Callable[P, R]) -> Callable[P, R]:
                 option="source",
                 hint=_BY_NAME,
             )
-        for name in given.keys() - set(known):
+        for name in kwargs.keys() - set(known):
             hint = _INSTEAD.get(name) or did_you_mean(name, known, "{}=", most=1)
             raise ConfigError(
                 f"connect has no argument {name}=",
                 option=name,
                 hint=hint or f"its arguments are: {', '.join(known)}",
             )
-        return function(*args, **given)
+        return function(*args, **kwargs)
 
     return explaining
 

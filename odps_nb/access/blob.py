@@ -176,9 +176,9 @@ class Blob(Displayed):
         if seek:
             from odps_nb.client.blob.seekable import open_seekable
 
-            kept = self._storage.blob_cache if cache else None
+            blob_cache = self._storage.blob_cache if cache else None
             return open_seekable(
-                self._storage, self._reference, cache=kept, ask_size=self._ask_size
+                self._storage, self._reference, cache=blob_cache, ask_size=self._ask_size
             )
         from odps_nb.client.blob.file import open_blob
 
@@ -440,9 +440,9 @@ def iter_glances(
     if not blobs:
         return
     references = [blob.reference for blob in blobs]
-    found = streamed.iter_glances(blobs[0]._storage, references, cancel=cancel)
-    with closing(found):
-        for blob, glance in zip(blobs, found, strict=True):
+    glances = streamed.iter_glances(blobs[0]._storage, references, cancel=cancel)
+    with closing(glances):
+        for blob, glance in zip(blobs, glances, strict=True):
             try:
                 yield glance
             finally:

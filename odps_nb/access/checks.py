@@ -93,10 +93,10 @@ def check_partition(spec: PartitionSpec, schema: TableSchema, table: TableName) 
         raise ArgumentError(
             f"{table} is not partitioned, but {str(spec)!r} was passed", hint="omit the partition"
         )
-    found: dict[str, str] = {}
+    values: dict[str, str] = {}
     for key, value in spec:
-        spelled = next((one for one in keys if one.casefold() == key.casefold()), None)
-        if spelled is None or spelled in found:
+        spelled = next((name for name in keys if name.casefold() == key.casefold()), None)
+        if spelled is None or spelled in values:
             meant = "" if spelled else did_you_mean(key, keys)
             raise ArgumentError(
                 f"{key!r} occurs twice in {str(spec)!r}"
@@ -105,10 +105,10 @@ def check_partition(spec: PartitionSpec, schema: TableSchema, table: TableName) 
                 code="InvalidPartitionSpec",
                 hint=f"{meant}partition columns are: {', '.join(keys)}",
             )
-        found[spelled] = value
+        values[spelled] = value
     for column in schema.partition_columns:
-        _check_spelling(found.get(column.name), column)
-    items = tuple((key, found[key]) for key in keys if key in found)
+        _check_spelling(values.get(column.name), column)
+    items = tuple((key, values[key]) for key in keys if key in values)
     return named_partition(PartitionSpec(items, spec.padded), schema)
 
 
@@ -131,16 +131,16 @@ def check_whole_partition(
     spec: PartitionSpec, schema: TableSchema, table: TableName
 ) -> PartitionSpec:
     """Check a spec as `check_partition` does, and require a value for every partition level."""
-    found, keys = check_partition(spec, schema, table), schema.partition_columns
+    checked, keys = check_partition(spec, schema, table), schema.partition_columns
     if not keys:
         raise ArgumentError(f"{table} is not partitioned")
-    if len(found) < len(keys):
+    if len(checked) < len(keys):
         raise ArgumentError(
             f"{str(spec)!r} is not a complete partition of {table}",
             code="InvalidPartitionSpec",
             hint=f"pass a value for each of: {', '.join(column.name for column in keys)}",
         )
-    return found
+    return checked
 
 
 def check_overwrite(

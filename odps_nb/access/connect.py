@@ -90,17 +90,17 @@ def connect(
     ... )
     <Connection to p at http://127.0.0.1:1/api>
     """
-    given = {key: value for key, value in locals().items() if key not in _APART}
-    said = hidden((key, value) for key, value in given.items() if value is not None)
+    arguments = {key: value for key, value in locals().items() if key not in _APART}
+    settings = hidden((key, value) for key, value in arguments.items() if value is not None)
     if source == "local":
-        return _local(root, said, transfer)
+        return _local(root, settings, transfer)
     if root is not None:
         raise ConfigError(
             "root applies only to the embedded service",
             option="root",
             hint='write connect("local", root=…)',
         )
-    profile = _by(transfer, _profile(source, said))
+    profile = _by(transfer, _profile(source, settings))
     warn_of_exposed_keys(profile)
     return Connection(profile)
 
@@ -115,13 +115,13 @@ def _by(transfer: str | None, profile: Profile) -> Profile:
     return dataclasses.replace(profile, client_options=options)
 
 
-def _profile(source: Any, said: Mapping[str, Any]) -> Profile:
+def _profile(source: Any, settings: Mapping[str, Any]) -> Profile:
     if source is None or isinstance(source, str):
-        return Profile.resolve(source, **said)
+        return Profile.resolve(source, **settings)
     if isinstance(source, Profile):
-        return source._changed(said)
+        return source._changed(settings)
     if is_pyodps_entry(source):
-        return Profile.from_pyodps(source, **said)
+        return Profile.from_pyodps(source, **settings)
     raise ConfigError(
         f"cannot connect with a {type(source).__name__}",
         option="source",
@@ -140,8 +140,10 @@ def is_pyodps_entry(value: object) -> bool:
 _LOCAL = {"project", "schema", "timezone", "api_version", "blob_cache", "client_options"}
 
 
-def _local(root: str | Path | None, said: Mapping[str, Any], transfer: str | None) -> Connection:
-    for option in said.keys() - _LOCAL:
+def _local(
+    root: str | Path | None, settings: Mapping[str, Any], transfer: str | None
+) -> Connection:
+    for option in settings.keys() - _LOCAL:
         raise ConfigError(
             f"{option} does not apply to the embedded service",
             option=option,
@@ -149,14 +151,14 @@ def _local(root: str | Path | None, said: Mapping[str, Any], transfer: str | Non
         )
     from odps_nb.local.server.launch import start
 
-    service = start(root, project=said.get("project"))
+    service = start(root, project=settings.get("project"))
     try:
         profile = Profile(
             endpoint=service.endpoint,
             tunnel_endpoint=service.tunnel_endpoint,
             access_id=service.access_id,
             access_key=service.access_key,
-            **{"project": service.project, **said},
+            **{"project": service.project, **settings},
         )
     except BaseException:
         service.stop()

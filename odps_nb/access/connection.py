@@ -506,8 +506,8 @@ class Connection(DisplayedText, Instructive):
         """
         from odps_nb.access.queries import Queries
 
-        found = [*self._queries.copy(), *(() if mine else self._jobs.copy())]
-        return Queries(sorted(found, key=lambda query: query._began, reverse=True))
+        queries = [*self._queries.copy(), *(() if mine else self._jobs.copy())]
+        return Queries(sorted(queries, key=lambda query: query._began, reverse=True))
 
     def result(
         self, instance_id: str, *, text: str = "strict", char_padding: bool = False

@@ -57,27 +57,27 @@ def _versions(packages: Iterable[str]) -> str:
 
 
 def _libraries() -> Check:
-    wanted = ("odps-nb", "pyarrow", "pandas", "numpy", "requests", "zstandard", "lz4")
-    lost = [name for name in wanted if _version(name) is None]
+    packages = ("odps-nb", "pyarrow", "pandas", "numpy", "requests", "zstandard", "lz4")
+    lost = [name for name in packages if _version(name) is None]
     if lost:
-        return Check("Libraries", "bad", _versions(wanted), f"pip install {' '.join(lost)}")
-    return Check("Libraries", "ok", _versions(wanted))
+        return Check("Libraries", "bad", _versions(packages), f"pip install {' '.join(lost)}")
+    return Check("Libraries", "ok", _versions(packages))
 
 
 def _checksums() -> Check:
     from odps_nb.wire import crc32c
 
-    found = f"CRC32C by {crc32c.IMPLEMENTATION}"
+    finding = f"CRC32C by {crc32c.IMPLEMENTATION}"
     if crc32c.crc32c(b"123456789") != 0xE3069283:
         to_do = "pip install --force-reinstall crc32c"
-        return Check("Checksums", "bad", f"{found}: wrong", to_do)
+        return Check("Checksums", "bad", f"{finding}: wrong", to_do)
     if not crc32c.IS_FAST:
         to_do = (
             "pip install --force-reinstall crc32c; blob checks are slow without the CPU's "
             "CRC32C instruction"
         )
-        return Check("Checksums", "optional", found, to_do)
-    return Check("Checksums", "ok", found)
+        return Check("Checksums", "optional", finding, to_do)
+    return Check("Checksums", "ok", finding)
 
 
 def _java() -> Check:
@@ -86,16 +86,19 @@ def _java() -> Check:
     except MissingDependencyError as error:
         to_do = f"only Spark needs it: {error.hint}"
         return Check("Java", "optional", error.message, to_do)
-    found = f"Java {java.version} in {java.home} ({java.source})"
-    return Check("Java", "ok", found)
+    finding = f"Java {java.version} in {java.home} ({java.source})"
+    return Check("Java", "ok", finding)
 
 
 def _optional(name: str, packages: tuple[str, ...], extra: str, why: str) -> Check:
-    found, lost = _versions(packages), [one for one in packages if _version(one) is None]
+    finding, lost = (
+        _versions(packages),
+        [package for package in packages if _version(package) is None],
+    )
     if lost:
-        found = f"{', '.join(lost)} not installed" + (f"; {found}" if found else "")
-        return Check(name, "optional", found, f"{why}: pip install 'odps-nb[{extra}]'")
-    return Check(name, "ok", found)
+        finding = f"{', '.join(lost)} not installed" + (f"; {finding}" if finding else "")
+        return Check(name, "optional", finding, f"{why}: pip install 'odps-nb[{extra}]'")
+    return Check(name, "ok", finding)
 
 
 def _widgets() -> Check:
@@ -111,22 +114,22 @@ def _widgets() -> Check:
 
 
 def _profile(
-    wanted: Profile | str | Callable[[], Profile] | None,
+    source: Profile | str | Callable[[], Profile] | None,
 ) -> tuple[Profile | None, list[Check]]:
     """Return the profile, if there is one, and the checks of it and of the sources of settings."""
     from odps_nb.client.auth.profile import Profile
 
-    if isinstance(wanted, Profile):
-        return wanted, [Check("Profile", "ok", repr(wanted))]
-    name = wanted if isinstance(wanted, str) else None
+    if isinstance(source, Profile):
+        return source, [Check("Profile", "ok", repr(source))]
+    name = source if isinstance(source, str) else None
     checks: list[Check] = []
     try:
-        if not callable(wanted):
+        if not callable(source):
             checks.append(_settings(Profile._findings(name)))
-        profile = wanted() if callable(wanted) else Profile.resolve(name)
+        profile = source() if callable(source) else Profile.resolve(name)
     except OdpsNbError as error:
         # The embedded service needs no profile, so only a missing named profile is an error.
-        missing = wanted is None and isinstance(error, ConfigError)
+        missing = source is None and isinstance(error, ConfigError)
         verdict: Verdict = "optional" if missing else "bad"
         return None, [*checks, Check("Profile", verdict, error.message, error.hint or "")]
     return profile, [*checks, Check("Profile", "ok", repr(profile))]
@@ -134,11 +137,15 @@ def _profile(
 
 def _settings(findings: Sequence[SourceReport]) -> Check:
     """Name the settings that each source has, and those that are not used; show no value."""
-    found = "; ".join(f"{one.source}: {', '.join(one.used)}" for one in findings if one.used)
-    unused = [f"{one.source}: {told}" for one in findings for told in one.told_unused()]
+    summary = "; ".join(
+        f"{report.source}: {', '.join(report.used)}" for report in findings if report.used
+    )
+    unused = [
+        f"{report.source}: {setting}" for report in findings for setting in report.told_unused()
+    ]
     if unused:
-        found += f"{'; ' if found else ''}not used: {'; '.join(unused)}"
+        summary += f"{'; ' if summary else ''}not used: {'; '.join(unused)}"
     to_do = "remove the settings that are not used, if they are left over" if unused else ""
     return Check(
-        "Settings", "optional" if unused else "ok", found or "no source has any settings", to_do
+        "Settings", "optional" if unused else "ok", summary or "no source has any settings", to_do
     )

@@ -49,9 +49,9 @@ def find_java(environ: Mapping[str, str] | None = None, *, jvm_folder: Path | No
 def _candidates(env: Mapping[str, str], folder: Path) -> Iterator[Java]:
     if home := env.get("JAVA_HOME"):
         yield from _at(Path(home), "JAVA_HOME")
-    if found := shutil.which("java", path=env.get("PATH")):
+    if program := shutil.which("java", path=env.get("PATH")):
         # /usr/bin/java is a symbolic link into the Java home, often through other links.
-        yield from _at(Path(found).resolve().parent.parent, "PATH")
+        yield from _at(Path(program).resolve().parent.parent, "PATH")
     homes = {home.resolve() for home in folder.glob("*")} if folder.is_dir() else set()
     rest = [java for home in sorted(homes) for java in _at(home, str(folder))]
     # Prefer the lowest version, because Spark has supported it longest.
@@ -67,15 +67,15 @@ def _at(home: Path, source: str) -> Iterator[Java]:
 def _version(home: Path, program: Path) -> int | None:
     try:
         # The release file, which some builds lack, can be read without starting a JVM.
-        found = _RELEASE.search((home / "release").read_text(encoding="utf-8", errors="replace"))
+        match = _RELEASE.search((home / "release").read_text(encoding="utf-8", errors="replace"))
     except OSError:
-        found = None
-    if found is None:
+        match = None
+    if match is None:
         try:
-            told = subprocess.run(
+            completed = subprocess.run(
                 [str(program), "-version"], capture_output=True, text=True, timeout=30, check=False
             )
         except (OSError, subprocess.SubprocessError):
             return None
-        found = _VERSION.search(told.stderr + told.stdout)
-    return int(found.group(1)) if found else None
+        match = _VERSION.search(completed.stderr + completed.stdout)
+    return int(match.group(1)) if match else None

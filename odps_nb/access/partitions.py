@@ -55,7 +55,7 @@ class PartitionRange:
     bounds: tuple[Bound, ...]
 
     def __str__(self) -> str:
-        parts = [str(one) for one in self.bounds]
+        parts = [str(bound) for bound in self.bounds]
         return ",".join([*([str(self.exact)] if self.exact.items else []), *parts])
 
 
@@ -76,10 +76,12 @@ def parse_choices(
     many: Iterable[Any] = partitions  # type: ignore[assignment]  # `_parsed` checks each item
     if single or not isinstance(partitions, Iterable) or getattr(partitions, "ndim", 1) == 0:
         many = (partitions,)
-    found = tuple(_parsed(one) for one in many)
-    if not found or any(isinstance(one, PartitionSpec) and not one.items for one in found):
+    choices = tuple(_parsed(choice) for choice in many)
+    if not choices or any(
+        isinstance(choice, PartitionSpec) and not choice.items for choice in choices
+    ):
         raise no_choice()
-    return found
+    return choices
 
 
 def no_choice() -> ArgumentError:
@@ -101,29 +103,29 @@ def _parsed(value: PartitionChoice) -> PartitionSpec | PartitionRange | str:
     if isinstance(value, str):
         levels = [(level, None) for level in _LEVEL.findall(value) if level.strip()]
     elif isinstance(value, Mapping):
-        levels = [(str(key), one) for key, one in value.items()]
+        levels = [(str(key), item) for key, item in value.items()]
     bounds, exact = [], []
-    for text, given in levels:
-        if (found := _RANGE.fullmatch(text)) is None:
-            exact.append((text, given))
+    for text, level_value in levels:
+        if (match := _RANGE.fullmatch(text)) is None:
+            exact.append((text, level_value))
         else:
-            bounds.append(_bound(found, text, given))
+            bounds.append(_bound(match, text, level_value))
     if not bounds:
         return PartitionSpec.of(value, padded=True)
     rest = ",".join(text for text, _ in exact) if isinstance(value, str) else dict(exact)
     return PartitionRange(exact=PartitionSpec.of(rest or None, padded=True), bounds=tuple(bounds))
 
 
-def _bound(found: re.Match[str], text: str, given: Any) -> Bound:
+def _bound(match: re.Match[str], text: str, level_value: Any) -> Bound:
     """Return a comparison; its value is parsed as in `PartitionSpec.of`."""
-    key, sign, written = found.groups()
-    if given is not None and written:
+    key, sign, written = match.groups()
+    if level_value is not None and written:
         raise ArgumentError(
             f"{text!r} already has a value", code=_INVALID, hint="write {'ds >=': value}"
         )
-    source = f"{key}={written}" if given is None else {key: given}
+    source = f"{key}={written}" if level_value is None else {key: level_value}
     ((_, value),) = PartitionSpec.of(source, padded=True).items
-    is_text = isinstance(given, str) if given is not None else written != value
+    is_text = isinstance(level_value, str) if level_value is not None else written != value
     return Bound(key, sign, value, not is_text and is_number(value))
 
 
@@ -141,34 +143,34 @@ def choose_partitions(
     chars = char_keys(schema)
     chosen: dict[PartitionSpec, None] = {}
     listed: list[PartitionInfo] | None = None
-    for one in parse_choices(partitions):
-        if isinstance(one, PartitionSpec):
-            exact = check_partition(one, schema, table)
+    for choice in parse_choices(partitions):
+        if isinstance(choice, PartitionSpec):
+            exact = check_partition(choice, schema, table)
             if not any(key in chars for key, _ in exact):
                 chosen[exact] = None
                 continue
-            one = PartitionRange(exact=exact, bounds=())
+            choice = PartitionRange(exact=exact, bounds=())
         if not schema.partition_columns:
             raise ArgumentError(f"{table} is not partitioned", hint="omit partitions=")
-        if not isinstance(one, str):
-            _check_range(one, schema, table)
+        if not isinstance(choice, str):
+            _check_range(choice, schema, table)
         if listed is None:
             from odps_nb.client.catalog import iter_partitions
 
             listed = list(iter_partitions(storage, table))
-        test = None if isinstance(one, str) else _test(one, schema, table, listed)
+        test = None if isinstance(choice, str) else _test(choice, schema, table, listed)
         if test is None:
             chosen[_latest(listed, schema, table, storage)] = None
             continue
         specs = (PartitionSpec(info.spec.items, padded=True) for info in listed)
-        found = [named_partition(spec, schema) for spec in specs if test(dict(spec))]
-        if not found:
+        matches = [named_partition(spec, schema) for spec in specs if test(dict(spec))]
+        if not matches:
             raise NotFoundError(
-                f"no partition of {table} matches {one}",
+                f"no partition of {table} matches {choice}",
                 code="NoSuchPartition",
                 hint=_extent(listed),
             )
-        chosen.update(dict.fromkeys(found))
+        chosen.update(dict.fromkeys(matches))
     return tuple(chosen)
 
 
@@ -179,21 +181,21 @@ def _extent(listed: Iterable[PartitionInfo]) -> str:
     return f"choose from the existing partitions, {specs[0]} to {specs[-1]}"
 
 
-def _check_range(wanted: PartitionRange, schema: TableSchema, table: TableName) -> None:
+def _check_range(partition_range: PartitionRange, schema: TableSchema, table: TableName) -> None:
     """Raise for unknown partition columns, and for values that are not of a column's type."""
-    check_partition(wanted.exact, schema, table)
-    names = [one.name for one in schema.partition_columns]
-    for one in wanted.bounds:
-        column = _column(one, schema)
+    check_partition(partition_range.exact, schema, table)
+    names = [key.name for key in schema.partition_columns]
+    for bound in partition_range.bounds:
+        column = _column(bound, schema)
         if column is None:
             raise ArgumentError(
-                f"{one.key!r} is not a partition column of {table}",
+                f"{bound.key!r} is not a partition column of {table}",
                 code=_INVALID,
-                hint=f"{did_you_mean(one.key, names)}partition columns are: {', '.join(names)}",
+                hint=f"{did_you_mean(bound.key, names)}partition columns are: {', '.join(names)}",
             )
-        if _comparable(one.value, column) is None:
+        if _comparable(bound.value, column) is None:
             raise ArgumentError(
-                f"{one.value!r} cannot be compared with the partition column {column.name!r} of "
+                f"{bound.value!r} cannot be compared with the partition column {column.name!r} of "
                 f"type {column.type.code.name}",
                 code=_INVALID,
                 hint="pass a value of this type, or select rows with where=",
@@ -206,22 +208,27 @@ def _column(bound: Bound, schema: TableSchema) -> Column | None:
 
 
 def _test(
-    wanted: PartitionRange, schema: TableSchema, table: TableName, listed: list[PartitionInfo]
+    partition_range: PartitionRange,
+    schema: TableSchema,
+    table: TableName,
+    listed: list[PartitionInfo],
 ) -> Callable[[Mapping[str, str]], bool]:
     """Return a function that tests whether a partition is in a range."""
     keys = {column.name.casefold(): column for column in schema.partition_columns}
-    exact = check_partition(wanted.exact, schema, table)
+    exact = check_partition(partition_range.exact, schema, table)
     wanted_values = [(key, _text(value, keys[key.casefold()])) for key, value in exact]
     tests: list[tuple[str, Callable[[Any, Any], bool], Callable[[str], Any], Any]] = []
-    for one in wanted.bounds:
-        column = _column(one, schema)
+    for comparison in partition_range.bounds:
+        column = _column(comparison, schema)
         assert column is not None
-        value_of, bound = partial(_comparable, column=column), _comparable(one.value, column)
+        value_of, bound = partial(_comparable, column=column), _comparable(comparison.value, column)
         if isinstance(bound, str):
-            found = {_text(dict(info.spec)[column.name], column) for info in listed}
-            compared, bound = text_comparison(one, found - {DEFAULT_PARTITION}, column.name)
+            partition_values = {_text(dict(info.spec)[column.name], column) for info in listed}
+            compared, bound = text_comparison(
+                comparison, partition_values - {DEFAULT_PARTITION}, column.name
+            )
             value_of = partial(_compared, compared, column)
-        tests.append((column.name, _COMPARE[one.sign], value_of, bound))
+        tests.append((column.name, _COMPARE[comparison.sign], value_of, bound))
 
     def test(values: Mapping[str, str]) -> bool:
         if any(_text(values[key], keys[key.casefold()]) != value for key, value in wanted_values):
@@ -320,13 +327,13 @@ def fetch_details(
     from odps_nb.client.parallel.fan_out import fan_out
 
     def fetch(info: PartitionInfo, token: CancelToken) -> Iterator[PartitionDetails]:
-        found = _fetched(info, table, storage, token)
+        details = _fetched(info, table, storage, token)
         yield PartitionDetails(
             partition=str(info.spec),
-            rows=found.record_count,
-            bytes=found.size,
-            created=_moment(found.created_at),
-            modified=_moment(found.modified_at),
+            rows=details.record_count,
+            bytes=details.size,
+            created=_moment(details.created_at),
+            modified=_moment(details.modified_at),
         )
 
     jobs = [partial(fetch, info) for info in iter_partitions(storage, table, under)]

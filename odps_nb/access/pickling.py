@@ -47,9 +47,9 @@ def connect_again(
     A new connection looks up its credentials on first use, so that an error is raised in the
     caller's code and not during unpickling.
     """
-    found = _OPEN.get(address.connection_id)
-    if found is not None and not found.closed:
-        return found
+    connection = _OPEN.get(address.connection_id)
+    if connection is not None and not connection.closed:
+        return connection
     return make(partial(_profile_here, address))
 
 
@@ -80,11 +80,11 @@ def _profile_here(address: Address) -> Profile:
 
 def profile_from_settings(settings: Mapping[str, Any]) -> Profile:
     """Return a profile with these settings and the credentials configured in this process."""
-    given = {key: value for key, value in settings.items() if key not in CREDENTIAL_FIELDS}
-    name = given.pop("name", None)
+    plain_settings = {key: value for key, value in settings.items() if key not in CREDENTIAL_FIELDS}
+    name = plain_settings.pop("name", None)
     known = name if name in profile_names(os.environ) else None
     try:
-        return Profile._from_settings(given, "the pickled handle", known)
+        return Profile._from_settings(plain_settings, "the pickled handle", known)
     except ConfigError as error:
         error.add_note("access keys are not sent to other processes: each process needs its own")
         error.hint = (

@@ -14,22 +14,22 @@ MakesListener = Callable[..., ProgressListener]
 """Creates the progress display of one operation; its stop button calls ``on_cancel``."""
 
 
-def listener_of(*said: Progress, on_cancel: Callable[[], None] | None = None) -> ProgressListener:
+def listener_of(*values: Progress, on_cancel: Callable[[], None] | None = None) -> ProgressListener:
     """Return the listener for the first ``progress=`` value that is not ``None``."""
-    for one in said:
-        if one is False:
+    for value in values:
+        if value is False:
             return silent
-        if one is True:
+        if value is True:
             break
-        if one is None:
+        if value is None:
             continue
-        if not all(callable(getattr(one, name, None)) for name in ("start", "stop")):
+        if not all(callable(getattr(value, name, None)) for name in ("start", "stop")):
             raise ArgumentError(
-                f"progress is of type {type(one).__name__}",
+                f"progress is of type {type(value).__name__}",
                 argument="progress",
                 hint="pass False for no display, or an odps_nb.ProgressListener",
             )
-        return one
+        return value
     return default_listener(on_cancel=on_cancel)
 
 

@@ -144,23 +144,23 @@ class RowForms(Displayed, Viewed, Instructive, ABC):
         when the second call has returned its first item, because the call may still fail before
         that.
         """
-        given, fall_back = False, self._fall_back(tracker, token)
+        has_yielded, fall_back = False, self._fall_back(tracker, token)
         try:
-            with closing(begin()) as found:
-                for one in found:
-                    given = True
-                    yield one
+            with closing(begin()) as items:
+                for item in items:
+                    has_yielded = True
+                    yield item
             return
         except OdpsNbError as error:
-            if given or not asks_for_micro(error):
+            if has_yielded or not asks_for_micro(error):
                 raise
-            told = fall_back(error)
-        with closing(begin()) as found:
-            for one in found:
-                if told is not None:
-                    warn(told)
-                    told = None
-                yield one
+            warning = fall_back(error)
+        with closing(begin()) as items:
+            for item in items:
+                if warning is not None:
+                    warn(warning)
+                    warning = None
+                yield item
 
     def _promised(self, schema: pa.Schema, *, read_ahead: int | None = None) -> Batches:
         """Iterate over the rows, cast to exactly the types of ``schema``."""
@@ -186,8 +186,8 @@ class RowForms(Displayed, Viewed, Instructive, ABC):
                 with closing(self._arriving(tracker, token, read_ahead=read_ahead)) as batches:
                     yield collect(tracker, batches)
 
-            (found,) = self._in_reach(collected, tracker, token)
-            return found
+            (result,) = self._in_reach(collected, tracker, token)
+            return result
 
     def to_arrow(self, *, progress: Progress = None) -> pa.Table:
         """Read all rows into an Arrow table.
@@ -298,7 +298,9 @@ class RowForms(Displayed, Viewed, Instructive, ABC):
 
         schema = self.arrow_schema
         unsure = self._unit_is_open() and any("timestamp[ns" in str(kind) for kind in schema.types)
-        if (unsure and not self._begun) or not all(is_readable(one.type) for one in self.schema):
+        if (unsure and not self._begun) or not all(
+            is_readable(column.type) for column in self.schema
+        ):
             rows, self._begun = self.reader(), True
         else:
             # some libraries open several streams, the first only to inspect the columns
@@ -318,8 +320,8 @@ def as_table(batches: Iterable[pa.RecordBatch], schema: Callable[[], pa.Schema])
     """Return the rows of all batches as one table, which is empty if there are no batches."""
     import pyarrow as pa
 
-    kept = list(batches)
-    return pa.Table.from_batches(kept, schema=kept[0].schema if kept else schema())
+    collected = list(batches)
+    return pa.Table.from_batches(collected, schema=collected[0].schema if collected else schema())
 
 
 def read_frame(

@@ -42,15 +42,15 @@ def safe_name(stated: str) -> str:
     gets the prefix ``blob-``, so that ``import`` does not find it. An extension that a file manager
     acts on (``.scf``) gets a final ``_``.
     """
-    name, made = "", _FORBIDDEN.sub("_", stated.replace("\\", "/").rsplit("/", 1)[-1])
-    made = "".join(
+    name, cleaned = "", _FORBIDDEN.sub("_", stated.replace("\\", "/").rsplit("/", 1)[-1])
+    cleaned = "".join(
         "_" if sign in _UNSEEN or unicodedata.category(sign) in ("Cf", "Zl", "Zp") else sign
-        for sign in made
+        for sign in cleaned
     )
-    while made != name:  # truncation may leave a trailing space or a device name
-        name, made = made, re.sub(r"\s+", " ", made.strip()).strip(".")
-        made = _not_loaded(f"_{made}" if made.startswith("-") else made)
-        made = _cut(f"_{made}" if _DEVICES.match(made) else made)
+    while cleaned != name:  # truncation may leave a trailing space or a device name
+        name, cleaned = cleaned, re.sub(r"\s+", " ", cleaned.strip()).strip(".")
+        cleaned = _not_loaded(f"_{cleaned}" if cleaned.startswith("-") else cleaned)
+        cleaned = _cut(f"_{cleaned}" if _DEVICES.match(cleaned) else cleaned)
     return name
 
 
@@ -116,9 +116,9 @@ class Folder:
         # Start after the last number used: many equal names would take quadratic time otherwise.
         for number in itertools.count(self._numbers.get(stem, 1)):
             self._numbers[stem] = number + 1
-            found = _with_number(name, number)
-            if _as_one(found) not in self._taken:
-                yield self._path / found
+            candidate = _with_number(name, number)
+            if _as_one(candidate) not in self._taken:
+                yield self._path / candidate
 
 
 def _as_one(name: str) -> str:

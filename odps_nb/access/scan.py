@@ -212,16 +212,18 @@ class Scan(RowForms, ForEngines):
 
     def _shown_columns(self) -> list[Column]:
         schema = self._opened().schema
-        found = map(schema.find, self._plan.columns or schema.names)
-        return [column for column in found if column is not None]
+        matches = map(schema.find, self._plan.columns or schema.names)
+        return [column for column in matches if column is not None]
 
     def _with_types(self, what: str) -> Scan:
         """Return a scan of the same session without columns whose Arrow type is unknown."""
         schema = self.schema
-        kept = columns_with_types(schema, is_readable, what) if not self._plan.columns else schema
-        if len(kept) == len(schema):
+        readable = (
+            columns_with_types(schema, is_readable, what) if not self._plan.columns else schema
+        )
+        if len(readable) == len(schema):
             return self
-        plan = replace(self._plan, columns=tuple(column.name for column in kept))
+        plan = replace(self._plan, columns=tuple(column.name for column in readable))
         return self._copy(plan, self._session)
 
     def _split_tasks(self) -> list[SplitTask]:
@@ -259,9 +261,9 @@ class Scan(RowForms, ForEngines):
 
     def _copy(self, plan: ReadPlan, session: ReadSession | None) -> Scan:
         """Return a scan with this plan and session that can be cancelled separately."""
-        made = copy.copy(self)
-        made._plan, made._session, made._progress = plan, session, self._progress
-        return made
+        copied = copy.copy(self)
+        copied._plan, copied._session, copied._progress = plan, session, self._progress
+        return copied
 
     @contextmanager
     def _reading(self, progress: Progress) -> Iterator[tuple[ProgressTracker, CancelToken]]:
@@ -330,8 +332,12 @@ class Scan(RowForms, ForEngines):
                 if asks_for_micro(again):
                     raise refused_in_micro(again, str(plan.table)) from again
                 raise
-            told = attrgetter("latest_version", "row_count", "stored_rows", "splits")
-            if not fresh and self._session is not None and told(session) != told(self._session):
+            fingerprint = attrgetter("latest_version", "row_count", "stored_rows", "splits")
+            if (
+                not fresh
+                and self._session is not None
+                and fingerprint(session) != fingerprint(self._session)
+            ):
                 error.add_note(f"{plan.table} has changed since this read was opened")
                 raise error
             self._plan, self._session, self._fell_back = plan, session, True

@@ -101,12 +101,12 @@ def _in_time(
     thread = threading.Thread(target=make, name="odps_nb-checks", daemon=True)
     thread.start()
     try:
-        while (found := results.get(timeout=max(0.0, end - time.monotonic()))) is not None:
-            if isinstance(found, BaseException):
-                raise found
-            if found.name in pending:
-                pending.remove(found.name)
-            yield found
+        while (outcome := results.get(timeout=max(0.0, end - time.monotonic()))) is not None:
+            if isinstance(outcome, BaseException):
+                raise outcome
+            if outcome.name in pending:
+                pending.remove(outcome.name)
+            yield outcome
     except queue.Empty:
         verdict: Verdict = "bad"
         for name in pending:
@@ -132,8 +132,8 @@ def _service(storage: StorageClient) -> Iterator[Check]:
     if storage.profile.quota:
         yield _quota(storage)
     if not tables.ok:
-        found = f"{_UNCHECKED}: the tables could not be listed"
-        yield Check("Rows", "optional", found, "follow the advice for the tables")
+        finding = f"{_UNCHECKED}: the tables could not be listed"
+        yield Check("Rows", "optional", finding, "follow the advice for the tables")
         return
     yield from _transfers(storage, names)
 
@@ -143,18 +143,18 @@ def _service(storage: StorageClient) -> Iterator[Check]:
 
 def _project(storage: StorageClient, dates: list[str] | None = None) -> Iterator[Check]:
     """Check the project and its time zone; append the response's date to ``dates``."""
-    found: list[ProjectInfo] = []
+    projects: list[ProjectInfo] = []
 
     def ask() -> str:
         info, date = _fetch_project(storage)
-        found.append(info)
+        projects.append(info)
         if dates is not None:
             dates.append(date)
         return f"{info.name} responds at {storage.profile.endpoint}"
 
     yield _try("Project", ask)
-    if found:
-        yield _zone(found[0].timezone, storage.profile.timezone)
+    if projects:
+        yield _zone(projects[0].timezone, storage.profile.timezone)
 
 
 def _fetch_project(storage: StorageClient) -> tuple[ProjectInfo, str]:
@@ -177,16 +177,16 @@ def _fetch_project(storage: StorageClient) -> tuple[ProjectInfo, str]:
 def _zone(project: str | None, own: str | None) -> Check:
     shown = own or "UTC"
     if project is None:
-        found = f"the project does not name its time zone; this connection uses {shown}"
+        finding = f"the project does not name its time zone; this connection uses {shown}"
         to_do = "run select current_timezone(), and pass the result as timezone= to connect()"
-        return Check("Time zone", "ok" if own else "optional", found, "" if own else to_do)
+        return Check("Time zone", "ok" if own else "optional", finding, "" if own else to_do)
     if project == shown or {project, shown} <= _UTC:
         return Check("Time zone", "ok", f"{project}, in the project and in this connection")
-    found = f"{project} in SQL of the project, {shown} in this connection"
+    finding = f"{project} in SQL of the project, {shown} in this connection"
     if own:  # the connection sends its zone with each statement
         return Check("Time zone", "ok", f"{project} in the project, {own} in this connection")
     to_do = f"pass timezone={project!r} to connect(), or --timezone {project} to %odps connect"
-    return Check("Time zone", "optional", found, to_do)
+    return Check("Time zone", "optional", finding, to_do)
 
 
 _UTC = {"UTC", "Etc/UTC", "GMT", "Etc/GMT"}
@@ -197,11 +197,11 @@ def _clock(date: str, now: float) -> Check:
         skew = now - parsedate_to_datetime(date).timestamp()
     except (TypeError, ValueError):
         return Check("Clock", "optional", "the service sends no Date header")
-    found = f"{abs(skew):.0f} s {'ahead of' if skew > 0 else 'behind'} the service"
+    finding = f"{abs(skew):.0f} s {'ahead of' if skew > 0 else 'behind'} the service"
     if abs(skew) > MAX_SKEW:
         to_do = "set this machine's clock: requests are rejected if it is off by over 15 minutes"
-        return Check("Clock", "bad", found, to_do)
-    return Check("Clock", "ok", found)
+        return Check("Clock", "bad", finding, to_do)
+    return Check("Clock", "ok", finding)
 
 
 def _list(storage: StorageClient, names: list[str]) -> str:
@@ -219,8 +219,8 @@ def _quota(storage: StorageClient) -> Check:
     """Check the quota by the only request that names it, the lookup of the tunnel endpoint."""
     profile = storage.profile
     if profile.tunnel_endpoint is not None:
-        found = f"{profile.quota} is not used, because tunnel_endpoint is set"
-        return Check("Quota", "optional", found, "remove tunnel_endpoint or quota")
+        finding = f"{profile.quota} is not used, because tunnel_endpoint is set"
+        return Check("Quota", "optional", finding, "remove tunnel_endpoint or quota")
 
     def ask() -> str:
         return f"{profile.quota} was accepted; its tunnel endpoint is {storage.tunnel_endpoint}"
@@ -272,9 +272,9 @@ def _transfers(storage: StorageClient, names: list[str]) -> Iterator[Check]:
         yield _unchecked(names)
         return
     checks = check_transfers(storage, sample)
-    working = next((one for one in checks if one.ok), None)
-    for one in checks:
-        yield _transfer(one, working)
+    working = next((check for check in checks if check.ok), None)
+    for check in checks:
+        yield _transfer(check, working)
     yield _rows(checks, TransferMode(storage.profile.client_options.transfer))
 
 
@@ -282,14 +282,14 @@ def _unchecked(names: list[str]) -> Check:
     from odps_nb.client.transfer_check import MAX_TABLES
 
     if not names:
-        found, to_do = "the project has no tables", "create a table, and run the check again"
+        finding, to_do = "the project has no tables", "create a table, and run the check again"
     else:
-        found = (
+        finding = (
             f"{', '.join(names[:MAX_TABLES])} cannot be used, as views, external tables, tables "
             "without partitions or readable columns, or tables that the key may not describe"
         )
         to_do = "read another table, e.g. with odps.table(…).head()"
-    return Check("Rows", "optional", f"{_UNCHECKED}: {found}", to_do)
+    return Check("Rows", "optional", f"{_UNCHECKED}: {finding}", to_do)
 
 
 def _transfer(check: TransferCheck, working: TransferCheck | None) -> Check:
@@ -300,12 +300,12 @@ def _transfer(check: TransferCheck, working: TransferCheck | None) -> Check:
     name = name[0].upper() + name[1:]
     if check.error is None:
         return Check(name, "ok", check.found)
-    found, to_do = _told(check.error), _advice(check.error) or _ASK
+    finding, to_do = _told(check.error), _advice(check.error) or _ASK
     if check.missing and check.service is Transfer.STORAGE:
         to_do = f"blobs and incremental reads need it: {SWITCH_ON}" if working else SWITCH_ON
     elif check.missing and working is not None:
         to_do = f"ignore this while the {working.service} works"
-    return Check(name, "bad" if working is None else "optional", found, to_do)
+    return Check(name, "bad" if working is None else "optional", finding, to_do)
 
 
 def _rows(checks: list[TransferCheck], mode: TransferMode) -> Check:
@@ -315,12 +315,12 @@ def _rows(checks: list[TransferCheck], mode: TransferMode) -> Check:
     by_mode = "" if mode is TransferMode.AUTO else f", because of transfer={mode.value!r}"
     chosen = choice_among(checks, mode)
     if chosen.ok:
-        found = f"a new connection transfers rows by the {chosen.service}{by_mode}"
-        return Check("Rows", "ok", found)
-    found = f"a new connection cannot transfer rows: it uses the {chosen.service}{by_mode}"
-    others = [other for other in TransferMode if choice_among(checks, other).ok]
-    if others:
-        return Check("Rows", "bad", found, f"connect with transfer={others[0].value!r}")
+        finding = f"a new connection transfers rows by the {chosen.service}{by_mode}"
+        return Check("Rows", "ok", finding)
+    finding = f"a new connection cannot transfer rows: it uses the {chosen.service}{by_mode}"
+    alternatives = [other for other in TransferMode if choice_among(checks, other).ok]
+    if alternatives:
+        return Check("Rows", "bad", finding, f"connect with transfer={alternatives[0].value!r}")
     return Check("Rows", "bad", "no service transfers rows", "follow the advice above")
 
 

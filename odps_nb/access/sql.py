@@ -91,10 +91,10 @@ class Result(RowForms):
         0  1000001
         1  1000002
         """
-        made = self._derived(self._text)
+        result = self._derived(self._text)
         limit = check_count("rows", rows, at_least=0)
-        made._limit = limit if self._limit is None or limit is None else min(limit, self._limit)
-        return made
+        result._limit = limit if self._limit is None or limit is None else min(limit, self._limit)
+        return result
 
     def _replacing(self) -> Result:
         if self._text.mode is not TextMode.STRICT:
@@ -102,9 +102,9 @@ class Result(RowForms):
         return self._derived(replace(self._text, mode=TextMode.REPLACE))
 
     def _derived(self, text: TextOptions) -> Result:
-        made = Result(self._connection, self._instance, text=text, query=self._query)
-        made._whole, made._token, made._limit = self, self._token, self._limit
-        return made
+        result = Result(self._connection, self._instance, text=text, query=self._query)
+        result._whole, result._token, result._limit = self, self._token, self._limit
+        return result
 
     @property
     def connection(self) -> Connection:
@@ -292,19 +292,19 @@ class Result(RowForms):
 
         The rows of a result never change. ``read`` is called again only before the first batch.
         """
-        session, given = self._open(tracker), False
+        session, has_yielded = self._open(tracker), False
         try:
-            with closing(read(session)) as found:
-                for one in found:
-                    given = True
-                    yield one
+            with closing(read(session)) as batches:
+                for batch in batches:
+                    has_yielded = True
+                    yield batch
             return
         except SessionExpiredError:
-            if given:
+            if has_yielded:
                 raise
             self._forget(session)
-        with closing(read(self._open(tracker))) as found:
-            yield from found
+        with closing(read(self._open(tracker))) as batches:
+            yield from batches
 
     def _forget(self, session: ResultSession) -> None:
         """Open a new session at the next use, because this one has expired."""

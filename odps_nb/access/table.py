@@ -166,10 +166,10 @@ class Table(Displayed, Viewed, ForEngines):
         `ArgumentError` if the table is not partitioned.
         """
         spec, storage = self._under(under), self._connection._storage
-        found = [one.spec for one in iter_partitions(storage, self._name, spec)]
+        specs = [info.spec for info in iter_partitions(storage, self._name, spec)]
         if not spec.items:
-            self._partition_count = len(found)
-        return found
+            self._partition_count = len(specs)
+        return specs
 
     def partition_details(self, under: PartitionLike | None = None) -> list[PartitionDetails]:
         """Return each partition's row count, size and times; sends one request per partition.
@@ -357,12 +357,12 @@ class Table(Displayed, Viewed, ForEngines):
         shown = TextOptions.of(text, char_padding=char_padding)
         listener = listener_of(progress)
         with ProgressTracker("read", str(self._name), listener=listener) as tracker:
-            found = preview_rows(
+            preview = preview_rows(
                 self, rows, partitions=specs, columns=columns, text=shown, tracker=tracker
             )
-        if found is not None:
+        if preview is not None:
             blobs = blob_dtypes(self._connection, self.schema)
-            frame = to_pandas(found, options=options, blobs=blobs)
+            frame = to_pandas(preview, options=options, blobs=blobs)
         else:
             scan = self.read(
                 columns,
@@ -908,8 +908,8 @@ class Table(Displayed, Viewed, ForEngines):
             ("partition", self.schema.partition_columns),
         ):
             for c in columns:
-                made = f": {c.generated.text}" if c.generated is not None else ""
-                rows.append((c.name, format_type(c.type), kind + made, c.comment))
+                generated = f": {c.generated.text}" if c.generated is not None else ""
+                rows.append((c.name, format_type(c.type), kind + generated, c.comment))
         return rows
 
     def __repr__(self) -> str:

@@ -32,8 +32,12 @@ _Leaf = Callable[[pa.Array, LengthType], pa.Array]
 
 def char_columns(names: Sequence[str], columns: Sequence[Column]) -> CharColumns:
     """Return the positions and types of the columns whose type is or contains CHAR."""
-    found = enumerate(columns_of(names, columns))
-    return [(n, one.type) for n, one in found if one and has_any(one.type, (TypeCode.CHAR,))]
+    numbered = enumerate(columns_of(names, columns))
+    return [
+        (n, column.type)
+        for n, column in numbered
+        if column and has_any(column.type, (TypeCode.CHAR,))
+    ]
 
 
 def stripped(batch: pa.RecordBatch, chars: CharColumns) -> pa.RecordBatch:
@@ -50,10 +54,10 @@ def padded(batch: pa.RecordBatch, chars: CharColumns) -> pa.RecordBatch:
 
 
 def _changed(batch: pa.RecordBatch, chars: CharColumns, leaf: _Leaf) -> pa.RecordBatch:
-    for place, odps in chars:
-        if place < batch.num_columns:
-            array = _each(batch.column(place), odps, leaf)
-            batch = batch.set_column(place, batch.schema.field(place), array)
+    for position, odps in chars:
+        if position < batch.num_columns:
+            array = _each(batch.column(position), odps, leaf)
+            batch = batch.set_column(position, batch.schema.field(position), array)
     return batch
 
 

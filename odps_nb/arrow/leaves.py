@@ -39,23 +39,23 @@ def with_leaf_types(came: pa.DataType, odps: OdpsType | None, leaf: LeafType) ->
     def inner(field: pa.Field, known: OdpsType | None) -> pa.Field:
         return field.with_type(with_leaf_types(field.type, known, leaf))
 
-    made = came
+    new_type = came
     if pt.is_map(came) and isinstance(odps, MapType | None):
         key, value = (odps.key, odps.value) if odps else (None, None)
         pair = inner(came.key_field, key), inner(came.item_field, value)
-        made = pa.map_(*pair, keys_sorted=came.keys_sorted)
+        new_type = pa.map_(*pair, keys_sorted=came.keys_sorted)
     elif pt.is_struct(came) and isinstance(odps, StructType | None):
         types = {member.name.casefold(): member.type for member in odps.fields} if odps else {}
-        made = pa.struct([inner(field, types.get(field.name.casefold())) for field in came])
+        new_type = pa.struct([inner(field, types.get(field.name.casefold())) for field in came])
     elif _is_list(came) and isinstance(odps, ArrayType | None):
         value = inner(came.value_field, odps.element if odps else None)
         if pt.is_fixed_size_list(came):
-            made = pa.list_(value, came.list_size)
+            new_type = pa.list_(value, came.list_size)
         else:
-            made = (pa.large_list if pt.is_large_list(came) else pa.list_)(value)
+            new_type = (pa.large_list if pt.is_large_list(came) else pa.list_)(value)
     else:
         return leaf(came, odps)
-    return came if made.equals(came) else made
+    return came if new_type.equals(came) else new_type
 
 
 def with_leaves(array: pa.Array, kind: pa.DataType, leaf: Leaf) -> pa.Array:

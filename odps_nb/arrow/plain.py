@@ -57,7 +57,9 @@ class PlainColumns:
     def __init__(
         self, came: pa.Schema, columns: Sequence[Column] | None, *, unit: TimeUnit, max_bytes: int
     ) -> None:
-        self._odps = [one.type if one else None for one in columns_of(came.names, columns or ())]
+        self._odps = [
+            column.type if column else None for column in columns_of(came.names, columns or ())
+        ]
         self._unit, self._max_bytes = unit, max_bytes
         types = came.types
         kinds = list(map(self._plain_type, types, self._odps))

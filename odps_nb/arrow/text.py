@@ -140,8 +140,8 @@ def _first_bad(array: pa.Array, kind: pa.DataType, name: str) -> _Bad | None:
     """Return the first value that should be text but is not UTF-8; ignore bytes outside rows."""
     if _is_text(array, kind):
         return None
-    found = (_bad_in(value, kind, name, row) for row, value in enumerate(array))
-    return next(filter(None, found), None)
+    problems = (_bad_in(value, kind, name, row) for row, value in enumerate(array))
+    return next(filter(None, problems), None)
 
 
 def _is_text(array: pa.Array, kind: pa.DataType) -> bool:
@@ -165,8 +165,8 @@ def _bad_in(value: pa.Scalar, kind: pa.DataType, path: str, row: int) -> _Bad | 
         except UnicodeDecodeError as error:
             return _Bad(path, row, value.as_py(), error.start)
         return None
-    found = (_bad_in(*part, row) for part in _parts(value, kind, path))
-    return next(filter(None, found), None)
+    problems = (_bad_in(*part, row) for part in _parts(value, kind, path))
+    return next(filter(None, problems), None)
 
 
 def _parts(
@@ -183,8 +183,8 @@ def _parts(
             yield pair[0], kind.key_type, f"{path}.key"
             yield pair[1], kind.item_type, f"{path}.value"
     elif pt.is_nested(kind):
-        for one in value.values:
-            yield one, kind.value_type, f"{path}.element"
+        for item in value.values:
+            yield item, kind.value_type, f"{path}.element"
 
 
 def _error(bad: _Bad, where: str, row: int, *, unprotected: bool) -> ConversionError:

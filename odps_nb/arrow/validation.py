@@ -19,8 +19,8 @@ from odps_nb.arrow.text import as_bytes, is_utf8
 
 def validate(batch: pa.RecordBatch) -> None:
     """Raise unless all values of a batch are within its buffers and all text is UTF-8."""
-    found = Validator(batch.schema).validate(batch)
-    if found is not batch:
+    validated = Validator(batch.schema).validate(batch)
+    if validated is not batch:
         batch.validate(full=True)  # raises an error that shows the invalid value
 
 
@@ -29,9 +29,9 @@ class Validator:
 
     def __init__(self, schema: pa.Schema) -> None:
         types = schema.types
-        kinds = {place: as_bytes(kind) for place, kind in enumerate(types)}
+        kinds = {position: as_bytes(kind) for position, kind in enumerate(types)}
         self._bytes = {n: kind for n, kind in kinds.items() if not kind.equals(types[n])}
-        self._nested = [place for place, kind in enumerate(types) if not _is_flat(kind)]
+        self._nested = [position for position, kind in enumerate(types) if not _is_flat(kind)]
 
     def validate(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Raise if a value of a batch with this schema lies outside the batch's buffers.
@@ -45,19 +45,19 @@ class Validator:
         checked = batch
         if self._bytes:
             parts = batch.columns
-            for place, kind in self._bytes.items():
-                parts[place] = parts[place].view(kind)
+            for position, kind in self._bytes.items():
+                parts[position] = parts[position].view(kind)
             checked = pa.RecordBatch.from_arrays(parts, names=[""] * len(parts))
         checked.validate(full=True)  # all columns in one call, since each call releases the GIL
-        for place in self._nested:
-            _check_empty_lists(batch.column(place))
-        odd = [place for place in self._bytes if not is_utf8(batch.column(place))]
+        for position in self._nested:
+            _check_empty_lists(batch.column(position))
+        odd = [position for position in self._bytes if not is_utf8(batch.column(position))]
         if not odd:
             return batch
         arrays, schema = batch.columns, batch.schema
-        for place in odd:
-            arrays[place] = checked.column(place)
-            schema = schema.set(place, schema.field(place).with_type(self._bytes[place]))
+        for position in odd:
+            arrays[position] = checked.column(position)
+            schema = schema.set(position, schema.field(position).with_type(self._bytes[position]))
         return pa.record_batch(arrays, schema=schema)
 
 
@@ -79,7 +79,7 @@ def _check_empty_lists(array: pa.Array) -> None:
     elif pt.is_dictionary(kind):
         parts = [array.dictionary]
     elif pt.is_struct(kind) or pt.is_union(kind):
-        parts = [array.field(place) for place in range(kind.num_fields)]
+        parts = [array.field(position) for position in range(kind.num_fields)]
     elif pt.is_map(kind):
         parts = [array.keys, array.items]
     else:  # this covers all list layouts and run-end encoding
@@ -91,7 +91,7 @@ def _check_empty_lists(array: pa.Array) -> None:
 
 
 def _check_names(kind: pa.StructType) -> None:
-    names = [kind.field(place).name for place in range(kind.num_fields)]
+    names = [kind.field(position).name for position in range(kind.num_fields)]
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
         raise pa.ArrowInvalid(f"a struct has two members named {twice!r}")

@@ -92,7 +92,7 @@ class BlobCache:
     @property
     def size(self) -> int:
         """Total bytes in all files; scans the folder."""
-        return sum(found.st_size for _, found in self._entries())
+        return sum(status.st_size for _, status in self._entries())
 
     def find(self, reference: BlobReference) -> CachedBlob | None:
         """Return a cached blob with verified bytes, or ``None``; the caller closes it."""
@@ -106,10 +106,10 @@ class BlobCache:
             return None
         file = io.FileIO(descriptor, "rb")
         try:
-            found = _checked(file, key)
-            if found is not None:
+            size = _checked(file, key)
+            if size is not None:
                 _touch(path)
-                return CachedBlob(file, found)
+                return CachedBlob(file, size)
         except OSError as error:
             _log.info("a cached blob is not readable: %s", error)
         except BaseException:
@@ -147,9 +147,9 @@ class BlobCache:
         Blobs that are open stay readable.
         """
         freed = 0
-        for path, found in self._entries():
+        for path, status in self._entries():
             if _remove(path):
-                freed += found.st_size
+                freed += status.st_size
         return freed
 
     def __repr__(self) -> str:
@@ -163,22 +163,22 @@ class BlobCache:
         return self.folder / key.hex()
 
     def _is_private(self) -> bool:
-        found = self.folder.lstat()
+        status = self.folder.lstat()
         if os.name == "nt":  # user folders are private on Windows
             return True
-        own = found.st_uid == os.geteuid() and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
-        if not own or not stat.S_ISDIR(found.st_mode):  # reject links, which may lead anywhere
+        own = status.st_uid == os.geteuid() and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+        if not own or not stat.S_ISDIR(status.st_mode):  # reject links, which may lead anywhere
             level, self._warned = logging.INFO if self._warned else logging.WARNING, True
             why = "it is a link, or another user owns it or can write to it"
             _log.log(level, "no blobs are cached in %s: %s", self.folder, why)
             return False
-        if found.st_mode & 0o077:
+        if status.st_mode & 0o077:
             self.folder.chmod(0o700)
         return True
 
     def _entries(self) -> Iterator[tuple[Path, os.stat_result]]:
-        with contextlib.suppress(OSError), os.scandir(self.folder) as found:
-            for entry in found:
+        with contextlib.suppress(OSError), os.scandir(self.folder) as entries:
+            for entry in entries:
                 with contextlib.suppress(OSError):  # another process may have removed it
                     if _is_ours(entry.name) and entry.is_file(follow_symlinks=False):
                         yield Path(entry.path), entry.stat(follow_symlinks=False)
@@ -191,13 +191,13 @@ class BlobCache:
                 return
         self._bytes = self._files = 0
         entries = sorted(self._entries(), key=lambda entry: entry[1].st_mtime_ns)
-        held, old = sum(found.st_size for _, found in entries), time.time() - _PART_AGE
-        for path, found in entries:
+        held, old = sum(status.st_size for _, status in entries), time.time() - _PART_AGE
+        for path, status in entries:
             if path.name.endswith(_PART):
-                if found.st_mtime < old and _remove(path):
-                    held -= found.st_size
+                if status.st_mtime < old and _remove(path):
+                    held -= status.st_size
             elif held > self.limit - self.limit // _LOOK_BYTES and _remove(path):
-                held -= found.st_size
+                held -= status.st_size
 
 
 _SAFELY = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
@@ -217,13 +217,13 @@ def _checked(file: io.FileIO, key: bytes) -> int | None:
     magic, stated, of, content, own = _FOOTER.unpack(footer)
     if (magic, stated, of, own) != (_MAGIC, size, key, crc32c(footer[:-4])):
         return None
-    piece, place, found = bytearray(_PIECE), 0, 0
-    while place < size:
-        view = memoryview(piece)[: min(_PIECE, size - place)]
-        if read_file(file, place, view) < len(view):
+    piece, offset, checksum = bytearray(_PIECE), 0, 0
+    while offset < size:
+        view = memoryview(piece)[: min(_PIECE, size - offset)]
+        if read_file(file, offset, view) < len(view):
             return None
-        found, place = crc32c(view, found), place + len(view)
-    return size if found == content else None
+        checksum, offset = crc32c(view, checksum), offset + len(view)
+    return size if checksum == content else None
 
 
 def _write(part: Path, key: bytes, pieces: Iterable[bytes]) -> None:

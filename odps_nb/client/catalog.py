@@ -119,8 +119,8 @@ def _matching(pattern: str | None, names: Callable[[str], Iterator[str]]) -> lis
     if pattern is None:
         return sorted(names(""))
     folded = pattern.casefold()
-    found = names(_WILD.split(folded, maxsplit=1)[0])
-    return sorted(name for name in found if fnmatchcase(name.casefold(), folded))
+    candidates = names(_WILD.split(folded, maxsplit=1)[0])
+    return sorted(name for name in candidates if fnmatchcase(name.casefold(), folded))
 
 
 def table_exists(
@@ -198,27 +198,32 @@ def suggest_partitions(
     """Suggest the existing partitions nearest to the missing one in the error's hint."""
     if error.code != "NoSuchPartition":
         return
-    found = iter_partitions(storage, table)
+    partitions = iter_partitions(storage, table)
     try:
-        known = [one.spec for one in itertools.islice(found, _MAX_SUGGESTED_FROM)]
+        known = [info.spec for info in itertools.islice(partitions, _MAX_SUGGESTED_FROM)]
     except OdpsNbError:  # the caller raises the original error, without suggestions
         return
-    missing = next((one for one in specs if not any(map(one.covers, known))), None)
+    missing = next((spec for spec in specs if not any(map(spec.covers, known))), None)
     if missing is not None:
         near = _nearest(missing, known)
         verb = "is" if len(near) == 1 else "are"
-        told = f"the nearest partition{'s' * (len(near) > 1)} {verb} {' and '.join(near)}"
-        error.hint = told if near else "the table has no partitions; write rows first"
+        hint = f"the nearest partition{'s' * (len(near) > 1)} {verb} {' and '.join(near)}"
+        error.hint = hint if near else "the table has no partitions; write rows first"
 
 
 def _nearest(missing: PartitionSpec, known: Sequence[PartitionSpec]) -> list[str]:
     """Return the partition that differs only in leading zeros, or the nearest partitions."""
     keys = [key for key, _ in missing]
-    same_level = ({key: dict(one).get(key, "") for key in keys} for one in known)
-    names = {",".join(f"{key}={value}" for key, value in one.items()) for one in same_level}
-    ordered, wanted = sorted(names, key=_numbers_apart), _numbers_apart(str(missing))
-    at = bisect_left(ordered, wanted, key=_numbers_apart)
-    if at < len(ordered) and _numbers_apart(ordered[at]) == wanted:  # e.g. 2024-01-02 for 2024-1-2
+    same_level = ({key: dict(spec).get(key, "") for key in keys} for spec in known)
+    names = {
+        ",".join(f"{key}={value}" for key, value in level_values.items())
+        for level_values in same_level
+    }
+    ordered, sort_key = sorted(names, key=_numbers_apart), _numbers_apart(str(missing))
+    at = bisect_left(ordered, sort_key, key=_numbers_apart)
+    if (
+        at < len(ordered) and _numbers_apart(ordered[at]) == sort_key
+    ):  # e.g. 2024-01-02 for 2024-1-2
         return ordered[at : at + 1]
     return ordered[max(0, at - 1) : at + 1]
 
@@ -247,18 +252,18 @@ def explain_refused_write(
 
 def json_columns(schema: TableSchema, columns: Sequence[str]) -> list[str]:
     """Return the JSON columns among ``columns`` (empty: all columns)."""
-    wanted = {name.casefold() for name in columns}
+    folded = {name.casefold() for name in columns}
     return [
         column.name
         for column in schema.columns
-        if column.type.code is TypeCode.JSON and (not wanted or column.name.casefold() in wanted)
+        if column.type.code is TypeCode.JSON and (not folded or column.name.casefold() in folded)
     ]
 
 
 def _listed_tables(storage: StorageClient, table: TableName) -> list[str]:
-    found = iter_table_names(storage, project=table.project, schema=table.schema)
+    names = iter_table_names(storage, project=table.project, schema=table.schema)
     try:
-        return list(itertools.islice(found, _MAX_SUGGESTED_FROM))
+        return list(itertools.islice(names, _MAX_SUGGESTED_FROM))
     except OdpsNbError:  # the caller raises the original error, without suggestions
         return []
 
@@ -269,4 +274,4 @@ def iter_partitions(
     """Iterate over a table's partitions, or only those ``under`` partial specs, page by page."""
     for spec in under or (PartitionSpec(),):
         for page in _pages(storage, ListPartitions(table=table, partition=spec)):
-            yield from (one for one in page.partitions if spec.covers(one.spec))
+            yield from (info for info in page.partitions if spec.covers(info.spec))

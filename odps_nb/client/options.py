@@ -104,7 +104,7 @@ class ClientOptions:
 
     def as_settings(self) -> dict[str, str]:
         """Return the options that differ from the defaults, as text."""
-        named = {one.name: getattr(self, one.name) for one in fields(self)}
+        named = {option.name: getattr(self, option.name) for option in fields(self)}
         default = ClientOptions()
         return {key: str(v) for key, v in named.items() if v != getattr(default, key)}
 
@@ -124,7 +124,7 @@ class ClientOptions:
             raise ConfigError(str(error), option=error.argument, hint=error.hint) from None
 
 
-OPTION_FIELDS = tuple(one.name for one in fields(ClientOptions))
+OPTION_FIELDS = tuple(option.name for option in fields(ClientOptions))
 
 
 def _number(name: str, value: Any) -> Any:

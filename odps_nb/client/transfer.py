@@ -119,15 +119,15 @@ class TransferChoice:
     def current(self) -> Transfer | None:
         """The service that the next read uses first; ``None`` if all have refused."""
         refused = self.refusals
-        return next((one for one in self.mode.services if one not in refused), None)
+        return next((service for service in self.mode.services if service not in refused), None)
 
     @property
     def reason(self) -> str | None:
         """Why the connection does not use the Storage API; ``None`` if it does."""
         if self.mode is TransferMode.TUNNEL:
             return "transfer='tunnel' was chosen"
-        told = [f"{service}: {_brief(error)}" for service, error in self.refusals.items()]
-        return "; ".join(told) or None
+        reasons = [f"{service}: {_brief(error)}" for service, error in self.refusals.items()]
+        return "; ".join(reasons) or None
 
     def accepted(self, service: Transfer) -> bool:
         """Return whether a service has accepted a request of this connection."""
@@ -182,14 +182,14 @@ class TransferChoice:
             if service not in ways or service in refused:
                 continue
             try:
-                found = ways[service]()
+                result = ways[service]()
             except ServiceError as error:
                 if not refuses_service(error, table):
                     raise
                 tried[service] = error
                 continue
             self._remember(tried, service, tracker)
-            return found
+            return result
         raise self._all_refused({**refused, **tried}, ways, tried, what)
 
     def _remember(
@@ -202,13 +202,15 @@ class TransferChoice:
             self._used.add(instead)
             # a service that has accepted other requests is tried again for the next one
             known = self._refusals.keys() | self._used
-            fresh = {one: error for one, error in tried.items() if one not in known}
+            fresh = {service: error for service, error in tried.items() if service not in known}
             self._refusals.update(fresh)
         if fresh:
-            told = "; ".join(f"the {one} refused: {_brief(error)}" for one, error in fresh.items())
-            _log.info("rows are transferred by the %s, because %s", instead, told)
+            reasons = "; ".join(
+                f"the {service} refused: {_brief(error)}" for service, error in fresh.items()
+            )
+            _log.info("rows are transferred by the %s, because %s", instead, reasons)
             if tracker is not None:
-                tracker.noted(f"transferred by the {instead}, because {told}")
+                tracker.noted(f"transferred by the {instead}, because {reasons}")
 
     def _all_refused(
         self,
@@ -218,26 +220,31 @@ class TransferChoice:
         what: str,
     ) -> ServiceError:
         """Return the error to raise if no service can do the operation."""
-        useful = [one for one in self.mode.services if one in ways]
+        useful = [service for service in self.mode.services if service in ways]
         if not useful:  # the user has excluded the services that can
-            wanted = " or ".join(map(str, ways))
+            services = " or ".join(map(str, ways))
             return NoStorageApiError(
-                f"{what} needs the {wanted}, but this connection uses only the "
+                f"{what} needs the {services}, but this connection uses only the "
                 f"{self.mode.services[0]}",
                 code="NoStorageApi",
                 hint="connect with transfer='auto'",
             )
-        denied = [one for one in tried.values() if isinstance(one, AccessDeniedError)]
-        own = next((one for one in reversed(denied) if not _OF_SERVICE.search(_text(one))), None)
+        denied = [refusal for refusal in tried.values() if isinstance(refusal, AccessDeniedError)]
+        own = next(
+            (refusal for refusal in reversed(denied) if not _OF_SERVICE.search(_text(refusal))),
+            None,
+        )
         if own is not None:  # the permission is missing for every service
             for service, other in tried.items():
                 if other is not own:
                     own.add_note(f"the {service} refused: {_brief(other)}")
             return own
-        first = refused[next(one for one in useful if one in refused)]
+        first = refused[next(service for service in useful if service in refused)]
         error = NoStorageApiError(
             f"{what} failed: "
-            + "; ".join(f"{one}: {_brief(refused[one])}" for one in useful if one in refused),
+            + "; ".join(
+                f"{service}: {_brief(refused[service])}" for service in useful if service in refused
+            ),
             status=first.status,
             code=first.code,
             request_id=first.request_id,
@@ -254,10 +261,10 @@ def _text(error: ServiceError) -> str:
 
 
 def _brief(error: ServiceError) -> str:
-    told = [error.code or f"HTTP {error.status}", shorten(error.message, _SHOWN)]
+    parts = [error.code or f"HTTP {error.status}", shorten(error.message, _SHOWN)]
     if error.request_id:
-        told.append(f"request id {error.request_id}")
-    return f"{told[0]}: {', '.join(told[1:])}"
+        parts.append(f"request id {error.request_id}")
+    return f"{parts[0]}: {', '.join(parts[1:])}"
 
 
 def refuses_service(error: ServiceError, table: TableName | None) -> bool:

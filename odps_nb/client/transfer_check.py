@@ -78,7 +78,7 @@ def find_sample(storage: StorageClient, names: Iterable[str]) -> CheckedTable | 
     A table without partitions and BLOB columns is preferred. Tables that the key may not describe
     are skipped.
     """
-    found: list[CheckedTable] = []
+    samples: list[CheckedTable] = []
     for name, _ in zip(names, range(MAX_TABLES), strict=False):
         try:
             sample = sample_of(storage, storage.profile.table(name))
@@ -88,8 +88,8 @@ def find_sample(storage: StorageClient, names: Iterable[str]) -> CheckedTable | 
             continue
         if _rank(sample) == (False, False):
             return sample
-        found.append(sample)
-    return min(found, key=_rank, default=None)
+        samples.append(sample)
+    return min(samples, key=_rank, default=None)
 
 
 def _rank(sample: CheckedTable) -> tuple[bool, bool]:
@@ -108,7 +108,7 @@ def sample_of(storage: StorageClient, table: TableName) -> CheckedTable | None:
         return None
     partition: PartitionSpec | None = PartitionSpec()
     if info.schema.partition_columns:
-        specs = (one.spec for one in iter_partitions(storage, table))
+        specs = (item.spec for item in iter_partitions(storage, table))
         partition = next((spec for spec in specs if spec.has_name), None)
     if partition is None:
         return None
@@ -135,9 +135,9 @@ def choice_among(checks: Sequence[TransferCheck], mode: TransferMode) -> Transfe
 
     If the result is an error, reads and writes of the connection raise it.
     """
-    by_service = {one.service: one for one in checks}
+    by_service = {check.service: check for check in checks}
     useful = [by_service[service] for service in mode.services]
-    return next((one for one in useful if not one.missing), useful[0])
+    return next((check for check in useful if not check.missing), useful[0])
 
 
 def _checked(service: Transfer, way: Callable[[], str], table: TableName) -> TransferCheck:
@@ -195,10 +195,10 @@ def _download_session(storage: StorageClient, sample: CheckedTable) -> str:
         return f"{what}, which is not ready yet"
     if answer.status is not SessionStatus.NORMAL:
         status = answer.status
-        told = status.value if isinstance(status, SessionStatus) else status
+        state = status.value if isinstance(status, SessionStatus) else status
         raise ServiceError(
-            f"the download session of {of} is {told}",
-            code=told,
+            f"the download session of {of} is {state}",
+            code=state,
             hint="run the check again; if this recurs, report the session id " + answer.download_id,
         )
     return f"{what}, {count_of(answer.record_count, 'row')}"

@@ -89,7 +89,7 @@ def table_schema(schema: pa.Schema) -> TableSchema:
         Column(name=field.name, type=column_type(field.type, field.name), nullable=field.nullable)
         for field in schema
     )
-    refuse_twins([column.name for column in columns])
+    refuse_repeated_names([column.name for column in columns])
     return TableSchema(columns=columns)
 
 
@@ -108,10 +108,10 @@ def misfit_error(found: Sequence[Misfit], *, whole: bool = True) -> ConversionEr
 
     ``whole``: whether no rows were sent before, so that the hint can say that nothing was written.
     """
-    listed = "; ".join(str(one) for one in found[:MAX_LISTED])
+    listed = "; ".join(str(misfit) for misfit in found[:MAX_LISTED])
     more = f"; and {len(found) - MAX_LISTED} more" if len(found) > MAX_LISTED else ""
     first = found[0]
-    cures = list(dict.fromkeys((one.column, one.cure) for one in found[:MAX_LISTED]))
+    cures = list(dict.fromkeys((misfit.column, misfit.cure) for misfit in found[:MAX_LISTED]))
     if len({cure for _, cure in cures}) == 1:
         to_do = first.cure
     else:
@@ -129,10 +129,10 @@ def misfit_error(found: Sequence[Misfit], *, whole: bool = True) -> ConversionEr
 
 def match_names(names: Sequence[str], target: TableSchema) -> tuple[int | None, ...]:
     """Return the position of each column in ``names``, ignoring case; ``None`` if absent."""
-    refuse_twins(names)
+    refuse_repeated_names(names)
     refuse_unknown(names, target)
-    places = {name.casefold(): index for index, name in enumerate(names)}
-    matched = tuple(places.get(column.name.casefold()) for column in target)
+    positions = {name.casefold(): index for index, name in enumerate(names)}
+    matched = tuple(positions.get(column.name.casefold()) for column in target)
     absent = [
         Misfit(
             column=column.name,
@@ -140,8 +140,8 @@ def match_names(names: Sequence[str], target: TableSchema) -> tuple[int | None, 
             target=f"{format_type(column.type)} not null",
             cure="add the column to the data",
         )
-        for column, place in zip(target, matched, strict=True)
-        if place is None and not column.nullable
+        for column, position in zip(target, matched, strict=True)
+        if position is None and not column.nullable
     ]
     if absent:
         raise misfit_error(absent)
@@ -158,24 +158,24 @@ def match_columns(
     """
     refuse_unknown(source.names, target, lambda name: odps_type(source.field(name).type))
     matched = match_names(source.names, target)
-    found: list[Misfit] = []
-    for column, place in zip(target, matched, strict=True):
-        if place is None:
+    misfits: list[Misfit] = []
+    for column, position in zip(target, matched, strict=True):
+        if position is None:
             continue
         try:
-            check_kind(source.field(place).type, column.type, conversions=conversions)
+            check_kind(source.field(position).type, column.type, conversions=conversions)
         except KindError as error:
-            found.append(
+            misfits.append(
                 Misfit(
                     column=column.name + error.path,
-                    source=str(source.field(place).type),
+                    source=str(source.field(position).type),
                     target=format_type(column.type),
                     reason=str(error),
                     cure=error.cure,
                 )
             )
-    if found:
-        raise misfit_error(found)
+    if misfits:
+        raise misfit_error(misfits)
     return matched
 
 
@@ -190,14 +190,14 @@ def require_unicode(name: str) -> None:
         )
 
 
-def refuse_twins(names: Sequence[str]) -> None:
+def refuse_repeated_names(names: Sequence[str]) -> None:
     """Raise `ConversionError` if a name occurs twice, ignoring case."""
     folded = [name.casefold() for name in names]
-    twins = sorted({name for name in names if folded.count(name.casefold()) > 1})
-    if twins:
+    repeated = sorted({name for name in names if folded.count(name.casefold()) > 1})
+    if repeated:
         raise ConversionError(
-            f"column names occur more than once: {', '.join(twins)}",
-            column=twins[0],
+            f"column names occur more than once: {', '.join(repeated)}",
+            column=repeated[0],
             hint="rename or drop the repeated columns; names are not case-sensitive",
         )
 
@@ -234,8 +234,8 @@ def way_to_add(names: Sequence[str], type_of: Callable[[str], OdpsType] | None) 
         text = ", ".join(f"{quote_name(name)} {type_of(name)}" for name in names)
     except ConversionError:
         return ""
-    one = "it" if len(names) == 1 else "them"
-    return f"; or add {one} with table.add_columns({text!r})"
+    pronoun = "it" if len(names) == 1 else "them"
+    return f"; or add {pronoun} with table.add_columns({text!r})"
 
 
 Source = Callable[[int, Column], "list[pa.Array]"]
@@ -252,9 +252,9 @@ def fit_batch(
 ) -> pa.RecordBatch:
     """Return the batch with the exact columns and types that a write sends."""
 
-    def source(place: int, column: Column) -> list[pa.Array]:
-        check_field(batch.schema.field(place), column.type)
-        return [fit_array(batch.column(place), column.type, conversions=conversions)]
+    def source(position: int, column: Column) -> list[pa.Array]:
+        check_field(batch.schema.field(position), column.type)
+        return [fit_array(batch.column(position), column.type, conversions=conversions)]
 
     chosen = match_names(batch.schema.names, schema) if places is None else places
     arrays = [parts[0] for parts in _fit_columns(source, schema, chosen, batch.num_rows, first_row)]
@@ -275,9 +275,9 @@ def fit_table(
     row within all data, for errors.
     """
 
-    def source(place: int, column: Column) -> list[pa.Array]:
-        check_field(table.schema.field(place), column.type)
-        return fit_chunks(table.column(place), column.type, conversions)
+    def source(position: int, column: Column) -> list[pa.Array]:
+        check_field(table.schema.field(position), column.type)
+        return fit_chunks(table.column(position), column.type, conversions)
 
     names = table.schema.names
     return fit_columns(source, names, table.num_rows, schema, first_row=first_row)
@@ -293,8 +293,8 @@ def fit_columns(
     columns = _fit_columns(source, schema, match_names(names, schema), rows, first_row)
     if not rows:
         return arrow_schema(schema, for_write=True).empty_table()
-    wanted = _schema_of([parts[0] for parts in columns], schema)
-    return pa.table([pa.chunked_array(parts) for parts in columns], schema=wanted)
+    fitted_schema = _schema_of([parts[0] for parts in columns], schema)
+    return pa.table([pa.chunked_array(parts) for parts in columns], schema=fitted_schema)
 
 
 def fit_chunks(
@@ -317,22 +317,24 @@ def fit_pieces(
     """
 
     def parts(unit: str | None) -> list[pa.Array]:
-        fitted, found, begin = [], [], 0
+        fitted, misfits, begin = [], [], 0
         waiting = [*reversed(pieces)]
         while waiting:
             piece = waiting.pop()
             try:
                 fitted.append(fit(piece, target, unit=unit, conversions=conversions))
             except ValueMisfit as error:
-                found += [replace(one, position=one.position + begin) for one in error.found]
+                misfits += [
+                    replace(misfit, position=misfit.position + begin) for misfit in error.found
+                ]
             except (pa.ArrowInvalid, pa.ArrowCapacityError) as error:
                 if len(piece) == 1:
                     raise ValueMisfit([_unconverted(piece, begin, target, error)]) from None
                 waiting += [piece[len(piece) // 2 :], piece[: len(piece) // 2]]
                 continue
             begin += len(piece)
-        if found:
-            raise ValueMisfit(found)
+        if misfits:
+            raise ValueMisfit(misfits)
         return fitted
 
     fitted = parts(None)
@@ -354,34 +356,34 @@ def _unconverted(piece: Sequence[Any], row: int, target: OdpsType, error: Except
 def _fit_columns(
     source: Source,
     schema: TableSchema,
-    places: Sequence[int | None],
+    positions: Sequence[int | None],
     rows: int,
     first_row: int,
 ) -> list[list[pa.Array]]:
     columns: list[list[pa.Array]] = []
-    found: list[Misfit] = []
-    for column, place in zip(schema, places, strict=True):
-        if place is None:
+    misfits: list[Misfit] = []
+    for column, position in zip(schema, positions, strict=True):
+        if position is None:
             columns.append([pa.nulls(rows, arrow_type(column.type, for_write=True))])
             continue
         try:
-            columns.append(source(place, column))
+            columns.append(source(position, column))
         except ValueMisfit as error:
-            found += [
-                replace(one, column=column.name, position=first_row + one.position)
-                for one in error.found
+            misfits += [
+                replace(misfit, column=column.name, position=first_row + misfit.position)
+                for misfit in error.found
             ]
             continue
         if not column.nullable:
-            found += _null_misfits(columns[-1], column, first_row)
-    if found:
+            misfits += _null_misfits(columns[-1], column, first_row)
+    if misfits:
         seen: Counter[str] = Counter()
 
-        def order(one: Misfit) -> int:  # begin with the first problem of every column
-            seen[one.column] += 1
-            return seen[one.column]
+        def order(misfit: Misfit) -> int:  # begin with the first problem of every column
+            seen[misfit.column] += 1
+            return seen[misfit.column]
 
-        raise misfit_error(sorted(found, key=order), whole=not first_row)
+        raise misfit_error(sorted(misfits, key=order), whole=not first_row)
     return columns
 
 

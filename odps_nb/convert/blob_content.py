@@ -132,11 +132,11 @@ def _decoded(data: bytes, encoding: str | None) -> tuple[str, str]:
 
     If the encoding was detected, warn of a few invalid bytes, which become U+FFFD.
     """
-    found = None if encoding else detect(data)
-    if not encoding and found is None and b"\0" in data:
+    detected = None if encoding else detect(data)
+    if not encoding and detected is None and b"\0" in data:
         raise _no_text("the blob is binary")
     # fall back to UTF-8, which keeps control characters and whose error states the byte position
-    stated = encoding or (found.name if found else "utf-8")
+    stated = encoding or (detected.name if detected else "utf-8")
     try:
         return data.decode(stated), stated
     except (LookupError, ValueError) as error:
@@ -275,14 +275,14 @@ def _ipc(data: bytes, max_bytes: int) -> pa.Table:
 
 def _collected(batches: Iterable[pa.RecordBatch], schema: pa.Schema, max_bytes: int) -> pa.Table:
     check_unions(schema)
-    kept, held = [], 0
+    collected, held = [], 0
     for batch in batches:
         validate(batch)
         for column in batch.columns:  # do not count dictionaries, which batches share
             held += (column.indices if pa.types.is_dictionary(column.type) else column).nbytes
         _require_unpacked(held, max_bytes)
-        kept.append(batch)
-    return pa.Table.from_batches(kept, kept[0].schema if kept else schema)
+        collected.append(batch)
+    return pa.Table.from_batches(collected, collected[0].schema if collected else schema)
 
 
 # -- errors ---------------------------------------------------------------------------------------
@@ -309,17 +309,17 @@ def _require_unpacked(size: int, limit: int) -> None:
         )
 
 
-def _other_kind(mime: str, wanted: str, hint: str) -> ConversionError:
+def _other_kind(mime: str, expected: str, hint: str) -> ConversionError:
     return ConversionError(
-        f"the blob is not {'an' if wanted == 'array' else 'a'} {wanted}: its content is {mime}",
+        f"the blob is not {'an' if expected == 'array' else 'a'} {expected}: its content is {mime}",
         source_type=mime,
-        target_type=wanted,
+        target_type=expected,
         hint=f"{hint}; blob.bytes() returns the raw bytes",
     )
 
 
 def _not_readable(
-    mime: str, wanted: str, error: BaseException, reason: str = ""
+    mime: str, expected: str, error: BaseException, reason: str = ""
 ) -> ConversionError:
     reason = reason or refusal_of(error).removeprefix("not decoded here: ")
     hint = "read blob.open(seek=True) with another library"
@@ -328,7 +328,7 @@ def _not_readable(
     return ConversionError(
         f"the blob begins like {mime} but cannot be read: {reason}",
         source_type=mime,
-        target_type=wanted,
+        target_type=expected,
         hint=hint,
     )
 

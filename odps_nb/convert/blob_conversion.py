@@ -40,35 +40,35 @@ def picture(data: bytes, mime: str, *, max_pixels: int) -> Image.Image:
     from PIL import Image
 
     size = max_pixels * 16  # the widest mode has four channels of four bytes
-    found = _parsed(data, mime, "picture", size, max_pixels=max_pixels)
+    parsed = _parsed(data, mime, "picture", size, max_pixels=max_pixels)
     try:
-        width, height = found.number("width"), found.number("height")
-        made = Image.frombytes(found.text("mode"), (width, height), found.data)
-        if palette := found.texts("palette"):
-            made.putpalette(base64.b64decode(palette[1]), palette[0])
-        made.format = found.text("format")
-        for name, kind, value in found.rows("info"):
+        width, height = parsed.number("width"), parsed.number("height")
+        image = Image.frombytes(parsed.text("mode"), (width, height), parsed.data)
+        if palette := parsed.texts("palette"):
+            image.putpalette(base64.b64decode(palette[1]), palette[0])
+        image.format = parsed.text("format")
+        for name, kind, value in parsed.rows("info"):
             if name in KEPT_INFO:
-                made.info[name] = _READ[kind](value)
+                image.info[name] = _READ[kind](value)
     except Exception as error:  # noqa: BLE001  # the process that parsed the blob is not trusted
         raise _stopped(mime, "picture", f"invalid result: {error}") from None
-    return made
+    return image
 
 
 def table(
     data: bytes, mime: str, *, max_bytes: int, **options: str | int | list[str] | None
 ) -> pa.Table:
     """Parse a table like `blob_content.as_table`, but in the parser process."""
-    found = _parsed(data, mime, "table", max_bytes, max_bytes=max_bytes, **options)
+    parsed = _parsed(data, mime, "table", max_bytes, max_bytes=max_bytes, **options)
     check = EndMarkerCheck(max_decompressed=max(max_bytes, DEFAULT_MAX_DECOMPRESSED))
     try:
-        check.feed(found.data)
+        check.feed(parsed.data)
         check.require()
-        with pa.ipc.open_stream(pa.py_buffer(found.data)) as reader:
+        with pa.ipc.open_stream(pa.py_buffer(parsed.data)) as reader:
             rows = reader.read_all()
         for batch in rows.to_batches():
             validate(batch)
-        warned = found.texts("warnings")
+        warned = parsed.texts("warnings")
     except Exception as error:  # noqa: BLE001  # as above
         raise _stopped(mime, "table", f"invalid result: {error}") from None
     for message in warned[:1]:
@@ -80,7 +80,7 @@ _READ: dict[str, Any] = {
     "bytes": base64.b64decode,
     "int": int,
     "float": float,
-    "floats": lambda text: tuple(float(one) for one in text.split()),
+    "floats": lambda text: tuple(float(number) for number in text.split()),
 }
 
 

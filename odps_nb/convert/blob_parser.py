@@ -34,9 +34,9 @@ def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
     """Convert a blob to an Arrow stream (a table) or to a picture's pixels."""
     to = options.pop("to")
     if to == "table":
-        with warnings.catch_warnings(record=True, category=OdpsNbWarning) as found:
+        with warnings.catch_warnings(record=True, category=OdpsNbWarning) as caught:
             rows = blob_content.as_table(data, **options)
-        return {"warnings": [str(one.message) for one in found]}, _stream(rows)
+        return {"warnings": [str(warning.message) for warning in caught]}, _stream(rows)
     return _pixels(blob_content.as_picture(data, **options))
 
 
@@ -47,24 +47,24 @@ def _stream(rows: pa.Table) -> bytes:
     return out.getvalue()
 
 
-def _pixels(made: Image.Image) -> tuple[dict[str, Any], bytes]:
-    found: dict[str, Any] = {
-        "width": made.width,
-        "height": made.height,
-        "mode": made.mode,
-        "format": str(made.format),
+def _pixels(image: Image.Image) -> tuple[dict[str, Any], bytes]:
+    header: dict[str, Any] = {
+        "width": image.width,
+        "height": image.height,
+        "mode": image.mode,
+        "format": str(image.format),
         "palette": [],
         "info": [],
     }
-    if made.palette is not None and made.mode in ("P", "PA"):
-        palette = made.palette.mode
-        found["palette"] = [
+    if image.palette is not None and image.mode in ("P", "PA"):
+        palette = image.palette.mode
+        header["palette"] = [
             palette,
-            base64.b64encode(bytes(made.getpalette(palette) or [])).decode(),
+            base64.b64encode(bytes(image.getpalette(palette) or [])).decode(),
         ]
-    info = ((name, _text(made.info.get(name))) for name in KEPT_INFO)
-    found["info"] = [[name, *text] for name, text in info if text]
-    return found, made.tobytes()
+    info = ((name, _text(image.info.get(name))) for name in KEPT_INFO)
+    header["info"] = [[name, *text] for name, text in info if text]
+    return header, image.tobytes()
 
 
 def _text(value: object) -> tuple[str, str] | None:
@@ -74,5 +74,5 @@ def _text(value: object) -> tuple[str, str] | None:
     if isinstance(value, (int, float)):
         return type(value).__name__, str(value)
     if isinstance(value, tuple) and value:
-        return "floats", " ".join(str(float(one)) for one in value)
+        return "floats", " ".join(str(float(number)) for number in value)
     return None

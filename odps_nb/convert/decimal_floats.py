@@ -17,9 +17,9 @@ _DIGITS = 15  # a decimal with at most 15 digits is the shortest text of its nea
 def as_floats(values: Any) -> Any:
     """Convert decimals to the nearest float64. Arrow's own cast may be off by one bit."""
     if isinstance(values, pa.ChunkedArray):
-        return pa.chunked_array([as_floats(one) for one in values.chunks], pa.float64())
-    found = _short_floats(values)
-    return values.cast(pa.string()).cast(pa.float64()) if found is None else found
+        return pa.chunked_array([as_floats(chunk) for chunk in values.chunks], pa.float64())
+    floats = _short_floats(values)
+    return values.cast(pa.string()).cast(pa.float64()) if floats is None else floats
 
 
 def from_floats(values: Any, kind: pa.DataType) -> Any:
@@ -29,15 +29,15 @@ def from_floats(values: Any, kind: pa.DataType) -> Any:
 
 def surviving_floats(values: pa.Array) -> pa.Array | None:
     """Return decimals as float64 if `from_floats` can restore all of them, else ``None``."""
-    found = _short_floats(values)
-    if found is None:
-        found = values.cast(pa.string()).cast(pa.float64())
+    floats = _short_floats(values)
+    if floats is None:
+        floats = values.cast(pa.string()).cast(pa.float64())
         try:
-            if not from_floats(found, values.type).equals(values):
+            if not from_floats(floats, values.type).equals(values):
                 return None
         except pa.ArrowInvalid:
             return None
-    return found
+    return floats
 
 
 def decimal_note(schema: pa.Schema, frame: pd.DataFrame) -> str:
@@ -47,9 +47,9 @@ def decimal_note(schema: pa.Schema, frame: pd.DataFrame) -> str:
     for field, dtype in zip(schema, frame.dtypes, strict=True):
         if pt.is_decimal(field.type):
             (floats if dtype.kind == "f" else exact).append(field.name)
-    told = [f"DECIMAL as float64: {_some(floats)}"] if floats else []
-    told += [f"DECIMAL kept exact; float64 would round: {_some(exact)}"] if exact else []
-    return " · ".join(told)
+    notes = [f"DECIMAL as float64: {_some(floats)}"] if floats else []
+    notes += [f"DECIMAL kept exact; float64 would round: {_some(exact)}"] if exact else []
+    return " · ".join(notes)
 
 
 def _some(names: list[str]) -> str:
@@ -60,7 +60,7 @@ def _some(names: list[str]) -> str:
 def _short_floats(values: pa.Array) -> pa.Array | None:
     """Convert decimals to floats by one division; ``None`` if a value has more than 15 digits."""
     ends = pc.min_max(values).as_py().values()
-    whole_digits = max((one.adjusted() + 1 for one in ends if one), default=0)
+    whole_digits = max((end.adjusted() + 1 for end in ends if end), default=0)
     scale = min(values.type.scale, _DIGITS - max(whole_digits, 0))
     if scale < 0:
         return None

@@ -26,6 +26,6 @@ class FirstRows(pd.DataFrame):
     @classmethod
     def of(cls, frame: pd.DataFrame, shown_by: Callable[[pd.DataFrame], str]) -> FirstRows:
         """Return the same rows, displayed by a function."""
-        made = cls(frame)
-        made._shown_by = shown_by
-        return made
+        rows = cls(frame)
+        rows._shown_by = shown_by
+        return rows

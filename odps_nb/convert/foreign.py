@@ -24,7 +24,7 @@ from odps_nb.schema import OdpsType, TypeCode
 
 def is_from(data: Any, package: str) -> bool:
     """Whether a class of the object, or one of its base classes, is from the package."""
-    return any(one.__module__.split(".")[0] == package for one in type(data).__mro__)
+    return any(base.__module__.split(".")[0] == package for base in type(data).__mro__)
 
 
 # -- frames ---------------------------------------------------------------------------------------
@@ -133,7 +133,7 @@ def _without_int128(dtype: Any) -> Any:
     if isinstance(dtype, polars.Array):
         return polars.Array(_without_int128(dtype.inner), dtype.size)
     if isinstance(dtype, polars.Struct):
-        return polars.Struct({one.name: _without_int128(one.dtype) for one in dtype.fields})
+        return polars.Struct({field.name: _without_int128(field.dtype) for field in dtype.fields})
     return dtype
 
 
@@ -208,7 +208,7 @@ def _fields_in(kind: pa.DataType) -> Iterable[pa.Field]:
     if pt.is_dictionary(kind) or pt.is_run_end_encoded(kind):
         return [pa.field("value", kind.value_type)]
     if pt.is_nested(kind):
-        return [kind.field(place) for place in range(kind.num_fields)]
+        return [kind.field(index) for index in range(kind.num_fields)]
     return []
 
 

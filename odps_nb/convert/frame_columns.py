@@ -182,8 +182,8 @@ class _DecimalColumn:
                 return
             so_far, self._floats = self._floats.series().to_numpy(), None
             for start in range(0, len(so_far), _FIRST_ROWS):
-                some = pa.array(so_far[start : start + _FIRST_ROWS], from_pandas=True)
-                self._exact.add(from_floats(some, self._kind))
+                chunk = pa.array(so_far[start : start + _FIRST_ROWS], from_pandas=True)
+                self._exact.add(from_floats(chunk, self._kind))
         self._exact.add(part)
 
     def series(self) -> pd.Series[Any]:

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from odps_nb.arrow.types import BARE_DECIMAL
-from odps_nb.convert.arrow_schema import column_type, refuse_twins
+from odps_nb.convert.arrow_schema import column_type, refuse_repeated_names
 from odps_nb.convert.arrow_types import odps_type
 from odps_nb.convert.fitting.kinds import is_missing, is_plain_number, items_of, parts_of
 from odps_nb.convert.fitting.leaf import kind_of
@@ -41,12 +41,12 @@ def frame_schema(frame: pd.DataFrame, is_blob: Callable[[Any], bool]) -> TableSc
     """Return the schema of a table that can store every value in a DataFrame."""
     check_names(frame)
     columns: list[Column] = []
-    for place, name in enumerate(frame.columns):
-        series = frame.iloc[:, place]
+    for position, name in enumerate(frame.columns):
+        series = frame.iloc[:, position]
         holds_blobs = series.dtype == object and any(map(is_blob, series))
         odps = PrimitiveType(TypeCode.BLOB) if holds_blobs else _type_of(series, name)
         columns.append(Column(name=name, type=odps))
-    refuse_twins([column.name for column in columns])
+    refuse_repeated_names([column.name for column in columns])
     return TableSchema(columns=tuple(columns))
 
 
@@ -70,7 +70,7 @@ def object_type(values: Sequence[Any], name: str) -> OdpsType:
     if all(hasattr(value, "_asdict") for value in present):  # named tuples
         present = [value._asdict() for value in present]
     lists = [items_of(value) for value in present]
-    if all(one is not None for one in lists):
+    if all(items is not None for items in lists):
         return ArrayType(_element_type(lists, f"{name}.element"))
     if all(isinstance(value, Mapping) for value in present):
         return _struct_type(present, name)
@@ -81,11 +81,11 @@ def object_type(values: Sequence[Any], name: str) -> OdpsType:
 
 
 def _element_type(lists: Sequence[Any], name: str) -> OdpsType:
-    if all(isinstance(one, np.ndarray) and _is_plain(one.dtype) for one in lists):
-        found = {odps_type(pa.from_numpy_dtype(one.dtype)) for one in lists if one.ndim == 1}
-        if len(found) == 1:
-            return found.pop()
-    return object_type([value for one in lists for value in one], name)
+    if all(isinstance(items, np.ndarray) and _is_plain(items.dtype) for items in lists):
+        types = {odps_type(pa.from_numpy_dtype(items.dtype)) for items in lists if items.ndim == 1}
+        if len(types) == 1:
+            return types.pop()
+    return object_type([value for items in lists for value in items], name)
 
 
 def _is_plain(dtype: np.dtype[Any]) -> bool:
@@ -116,7 +116,9 @@ def _struct_type(present: Sequence[Mapping[Any, Any]], name: str) -> StructType:
         spelled.setdefault(key.casefold(), []).append(key)
     members = []
     for ways in spelled.values():
-        values = [next((one[key] for key in ways if key in one), None) for one in present]
+        values = [
+            next((mapping[key] for key in ways if key in mapping), None) for mapping in present
+        ]
         members.append(StructField(ways[0], object_type(values, f"{name}.{ways[0]}")))
     return StructType(tuple(members))
 
@@ -137,9 +139,11 @@ def _plain_type(arrays: Sequence[pa.Array], present: Sequence[Any], name: str) -
             source_type=shown,
             hint="convert them to one type, or create the table first",
         )
-    found = [odps_type(array.type) for array in arrays]
+    types = [odps_type(array.type) for array in arrays]
     order = [TypeCode.FLOAT, TypeCode.DOUBLE, TypeCode.DATETIME, TypeCode.TIMESTAMP]
-    return max(found, key=lambda one: order.index(one.code) if one.code in order else 0)
+    return max(
+        types, key=lambda candidate: order.index(candidate.code) if candidate.code in order else 0
+    )
 
 
 def _decimal_type(arrays: Sequence[pa.Array]) -> DecimalType:

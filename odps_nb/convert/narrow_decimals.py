@@ -38,17 +38,17 @@ def _narrow_leaf(kind: pa.DataType, _: object) -> pa.DataType:
 
 def cast_columns(rows: _T, schema: pa.Schema) -> _T:
     """Cast rows to a schema's types; raise if a value would change."""
-    wanted = pa.schema([schema.field(name) for name in rows.schema.names])
-    if rows.schema.equals(wanted):
+    target = pa.schema([schema.field(name) for name in rows.schema.names])
+    if rows.schema.equals(target):
         return rows
     try:
-        return rows.cast(wanted)
+        return rows.cast(target)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        raise _misfit(rows, wanted, str(error)) from error
+        raise _misfit(rows, target, str(error)) from error
 
 
-def _misfit(rows: pa.RecordBatch | pa.Table, wanted: pa.Schema, reason: str) -> ConversionError:
-    for column, field in zip(rows.columns, wanted, strict=True):
+def _misfit(rows: pa.RecordBatch | pa.Table, target: pa.Schema, reason: str) -> ConversionError:
+    for column, field in zip(rows.columns, target, strict=True):
         try:
             column.cast(field.type)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:

@@ -39,7 +39,7 @@ _Change: TypeAlias = "Callable[[Any], Any]"
 
 
 def _each(change: _Change, values: list[Any]) -> list[Any]:
-    return [None if one is None else change(one) for one in values]
+    return [None if value is None else change(value) for value in values]
 
 
 def _with_dicts(kind: pa.DataType) -> _Change | None:
@@ -58,9 +58,9 @@ def _with_dicts(kind: pa.DataType) -> _Change | None:
 
 def _as_dict(pairs: list[tuple[Any, Any]], inner: _Change | None) -> Any:
     if inner is not None:
-        pairs = [(key, None if one is None else inner(one)) for key, one in pairs]
-    found = dict(pairs)
-    return found if len(found) == len(pairs) else pairs
+        pairs = [(key, None if value is None else inner(value)) for key, value in pairs]
+    mapping = dict(pairs)
+    return mapping if len(mapping) == len(pairs) else pairs
 
 
 def _members(value: dict[str, Any], changes: dict[str, _Change]) -> dict[str, Any]:

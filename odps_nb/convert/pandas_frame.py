@@ -57,11 +57,11 @@ def to_pandas(
         if schema is None:
             raise TypeError("pass the schema of the batches")
     options, blobs = options or FrameOptions(), blobs or {}
-    wanted = by_column(options.dtypes, schema.names)
+    dtypes = by_column(options.dtypes, schema.names)
     exact = replace(options, decimals="exact")  # casts to other dtypes need exact values
     columns = [
         frame_column(
-            field.type, rows, exact if field.name in wanted else options, blobs.get(field.name)
+            field.type, rows, exact if field.name in dtypes else options, blobs.get(field.name)
         )
         for field in schema
     ]
@@ -74,8 +74,8 @@ def to_pandas(
     columns.reverse()
     for name in schema.names:
         column = columns.pop().series()  # frees the builder
-        if name in wanted:
-            column = cast_exactly(column, name, wanted[name])
+        if name in dtypes:
+            column = cast_exactly(column, name, dtypes[name])
         series[len(series)] = column
     frame = pd.DataFrame(series, copy=False, index=pd.RangeIndex(count))
     frame.columns = pd.Index(schema.names)
@@ -98,8 +98,8 @@ def from_pandas(
         arrays = [column_array(frame.iloc[:, n], str(c)) for n, c in enumerate(frame.columns)]
         return pa.table(arrays, names=[str(name) for name in frame.columns])
 
-    def source(place: int, column: Column) -> list[pa.Array]:
-        series = _dense(frame.iloc[:, place])
+    def source(position: int, column: Column) -> list[pa.Array]:
+        series = _dense(frame.iloc[:, position])
         if series.dtype == object:
             return fit_pieces([list(series)], column.type, conversions, fit_objects)
         array = column_array(series, column.name, column.type)
@@ -143,9 +143,9 @@ def column_array(
     if series.dtype.name == "geometry":
         return pa.array(from_geometry(series, name, target), pa.binary())
     try:
-        found = pa.array(_dense(series), from_pandas=True)
-        check_field(pa.field(name, found.type), target)
-        return found
+        array = pa.array(_dense(series), from_pandas=True)
+        check_field(pa.field(name, array.type), target)
+        return array
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         raise ConversionError(
             f"the column {name!r} ({series.dtype}) cannot be converted to Arrow: {error}",
@@ -163,7 +163,7 @@ _HINT = "pass another dtype, or read the column without one and convert it with 
 def by_column(dtypes: Mapping[str, Any] | None, names: Sequence[str]) -> dict[str, Any]:
     """Return the dtypes by column name, ignoring case."""
     known = {name.casefold(): name for name in names}
-    found: dict[str, Any] = {}
+    chosen: dict[str, Any] = {}
     for name, dtype in (dtypes or {}).items():
         column = known.get(name.casefold()) if isinstance(name, str) else None
         if column is None:
@@ -175,14 +175,14 @@ def by_column(dtypes: Mapping[str, Any] | None, names: Sequence[str]) -> dict[st
         try:
             if not isinstance(dtype, (str, type, np.dtype, ExtensionDtype)):
                 raise TypeError(f"a {type(dtype).__name__} is not a dtype")
-            found[column] = pandas_dtype(dtype)
+            chosen[column] = pandas_dtype(dtype)
         except (TypeError, NotImplementedError) as error:
             raise ArgumentError(
                 f"dtypes[{name!r}]: {error}",
                 argument="dtypes",
                 hint="pass a pandas dtype, such as 'float64', 'Int64' or 'string'",
             ) from None
-    return found
+    return chosen
 
 
 def cast_exactly(series: pd.Series[Any], name: str, dtype: Any) -> pd.Series[Any]:

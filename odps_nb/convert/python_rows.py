@@ -65,9 +65,9 @@ def _mapping(row: Any) -> Mapping[Any, Any]:
 def _nested(value: Any) -> Any:
     """Convert dataclasses inside a dataclass to dicts, except those of odps_nb (`NewBlob`)."""
     if type(value) in (list, tuple):
-        return [_nested(one) for one in value]
+        return [_nested(item) for item in value]
     if type(value) is dict:
-        return {key: _nested(one) for key, one in value.items()}
+        return {key: _nested(item) for key, item in value.items()}
     own = type(value).__module__.split(".")[0] == "odps_nb"
     if isinstance(value, type) or own or not dataclasses.is_dataclass(value):
         return value
@@ -101,9 +101,9 @@ def _one_kind(rows: Sequence[Any], names: Names, first_row: int, like: Any) -> s
     for number, row in enumerate(rows):
         if type(row) not in kinds:
             kinds[type(row)] = _kind(row, names)
-        found = kinds[type(row)]
-        if found is None or found != first:
-            after = "" if found is None else f", but the first row is {first}"
+        kind = kinds[type(row)]
+        if kind is None or kind != first:
+            after = "" if kind is None else f", but the first row is {first}"
             raise ConversionError(
                 f"row {first_row + number} is of type {type(row).__name__}{after}: {shorten(row)}",
                 source_type=type(row).__name__,
@@ -126,7 +126,7 @@ def _placed_columns(
     width = len(names.order)
     for number, row in enumerate(rows):
         if len(row) != width:
-            inner = all(isinstance(one, (Mapping, list, tuple)) for one in row)
+            inner = all(isinstance(value, (Mapping, list, tuple)) for value in row)
             raise ConversionError(
                 f"row {first_row + number} has {len(row)} values, but there are {width} columns: "
                 f"{', '.join(names.order[:20])}{', …' if width > 20 else ''}",
@@ -135,7 +135,7 @@ def _placed_columns(
                 if inner and len(row)
                 else "pass one value for each column (None for a null), or pass dicts",
             )
-    return {name: [row[place] for row in rows] for place, name in enumerate(names.order)}
+    return {name: [row[index] for row in rows] for index, name in enumerate(names.order)}
 
 
 def _named_columns(
@@ -157,18 +157,18 @@ def _named_columns(
             row=first_row,
             hint="pass at least one column; missing columns become null",
         )
-    found = {}
+    columns = {}
     for column, ways in keys.items():
         if len(ways) == 1:
             (key,) = ways
-            found[column] = [row.get(key) for row in rows]
+            columns[column] = [row.get(key) for row in rows]
         else:
-            found[column] = [next((row[k] for k in ways if k in row), None) for row in rows]
-    return found
+            columns[column] = [next((row[k] for k in ways if k in row), None) for row in rows]
+    return columns
 
 
 def _require_same(first: Mapping[Any, Any], row: Mapping[Any, Any], number: int) -> None:
-    a, b = ({str(key).casefold(): key for key in one} for one in (first, row))
+    a, b = ({str(key).casefold(): key for key in mapping} for mapping in (first, row))
     if differing := sorted(a.keys() ^ b.keys()):
         name = (a | b)[differing[0]]
         raise ConversionError(
@@ -229,8 +229,8 @@ def _unknown_key(key: str, known: Sequence[str], row: int, value: object) -> Con
 
 
 def _frame(columns: Mapping[str, Sequence[Any]], rows: int) -> pd.DataFrame:
-    made = {name: _objects(values) for name, values in columns.items()}
-    return pd.DataFrame(made, index=pd.RangeIndex(rows))
+    objects = {name: _objects(values) for name, values in columns.items()}
+    return pd.DataFrame(objects, index=pd.RangeIndex(rows))
 
 
 def _objects(values: Sequence[Any]) -> pd.Series[Any]:
@@ -250,7 +250,7 @@ def columns_frame(data: Mapping[Any, Any]) -> pd.DataFrame:
     for name in data:
         require_unicode(str(name))
     columns = {name: _column(values, str(name)) for name, values in data.items()}
-    series = {name: one for name, one in columns.items() if isinstance(one, pd.Series)}
+    series = {name: column for name, column in columns.items() if isinstance(column, pd.Series)}
     if columns and not series:
         name, value = next(iter(columns.items()))
         raise ConversionError(
@@ -259,25 +259,28 @@ def columns_frame(data: Mapping[Any, Any]) -> pd.DataFrame:
             source_type=type(value).__name__,
             hint="pass a list for each column; write a single row with write([row])",
         )
-    aligned = {k: one for k, one in series.items() if isinstance(data[k], (pd.Series, Mapping))}
+    aligned = {
+        k: column for k, column in series.items() if isinstance(data[k], (pd.Series, Mapping))
+    }
     if aligned:
         index = pd.DataFrame(aligned).index
-        for name, one in aligned.items():
-            if not one.index.equals(index):  # added nulls would turn integers into floats
-                columns[name] = series[name] = _with_nulls(one)
+        for name, column in aligned.items():
+            if not column.index.equals(index):  # added nulls would turn integers into floats
+                columns[name] = series[name] = _with_nulls(column)
     else:
-        index = pd.RangeIndex(max((len(one) for one in series.values()), default=0))
-    for name, one in series.items():
+        index = pd.RangeIndex(max((len(column) for column in series.values()), default=0))
+    for name, column in series.items():
         if name in aligned:
             continue
-        if len(one) != len(index):
+        if len(column) != len(index):
             raise ConversionError(
-                f"the column {str(name)!r} has {len(one):,} values, but another has {len(index):,}",
+                f"the column {str(name)!r} has {len(column):,} values, "
+                f"but another has {len(index):,}",
                 column=str(name),
-                row=min(len(one), len(index)),
+                row=min(len(column), len(index)),
                 hint="pass columns of equal length, with None for nulls",
             )
-        one.index = index
+        column.index = index
     return pd.DataFrame(columns, index=index)
 
 
@@ -385,10 +388,10 @@ def with_index(frame: pd.DataFrame, names: Names, *, index: bool | None) -> pd.D
 
 def _refuse_index_columns(frame: pd.DataFrame, known: Sequence[str] | None) -> None:
     present = {str(name).casefold() for name in frame.columns}
-    wanted = None if known is None else {name.casefold() for name in known}
+    expected = None if known is None else {name.casefold() for name in known}
     for level in frame.index.names:
         folded = str(level).casefold()
-        if level is None or folded in present or (wanted is not None and folded not in wanted):
+        if level is None or folded in present or (expected is not None and folded not in expected):
             continue
         raise ConversionError(
             f"the column {str(level)!r} is in the index, and the index is not written",

@@ -48,9 +48,9 @@ def present_batch(
 
 def _fixed_size(array: pa.Array, column: Column, vector: VectorType) -> pa.Array:
     """Convert lists of numbers to fixed-size lists; return other types unchanged."""
-    wanted = arrow_type(vector)
+    target = arrow_type(vector)
     is_floats = is_list(array.type) and pt.is_floating(array.type.value_type)
-    if array.type.equals(wanted) or not is_floats:
+    if array.type.equals(target) or not is_floats:
         return array
     if not pc.all(pc.equal(pc.list_value_length(array), vector.length), min_count=0).as_py():
         raise ConversionError(
@@ -60,15 +60,15 @@ def _fixed_size(array: pa.Array, column: Column, vector: VectorType) -> pa.Array
             target_type=format_type(vector),
             hint="exclude the column with columns=[…]",
         )
-    values = array.flatten().cast(wanted.value_type)
+    values = array.flatten().cast(target.value_type)
     if not array.null_count:
-        return pa.FixedSizeListArray.from_arrays(values, type=wanted)
+        return pa.FixedSizeListArray.from_arrays(values, type=target)
     # do not use Arrow's cast, which crashes if all values are null (pyarrow 26)
     valid = array.is_valid().to_numpy(zero_copy_only=False)
-    places = np.full((len(array), vector.length), -1, np.int64)
-    places[valid] = np.arange(len(values)).reshape(-1, vector.length)
-    spread = values.take(pa.array(places.ravel(), mask=places.ravel() < 0))
-    return pa.FixedSizeListArray.from_arrays(spread, type=wanted, mask=array.is_null())
+    positions = np.full((len(array), vector.length), -1, np.int64)
+    positions[valid] = np.arange(len(values)).reshape(-1, vector.length)
+    spread = values.take(pa.array(positions.ravel(), mask=positions.ravel() < 0))
+    return pa.FixedSizeListArray.from_arrays(spread, type=target, mask=array.is_null())
 
 
 def references_as_text(array: pa.Array, target: OdpsType) -> pa.Array:

@@ -72,7 +72,7 @@ def json_table(text: str) -> pa.Table:
             ) from None
         if not isinstance(value, dict):
             values = value if isinstance(value, list) else [value]
-            value = {f"f{at}": one for at, one in enumerate(values)}
+            value = {f"f{at}": item for at, item in enumerate(values)}
         rows.append(value)
         names.update(dict.fromkeys(value))
         _require_columns(len(names))

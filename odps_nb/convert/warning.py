@@ -28,12 +28,16 @@ def columns_with_types(
     If no type is supported, return all columns, so that a specific error is raised later.
     """
     columns = tuple(columns)
-    kept = tuple(column for column in columns if has_type(column.type))
-    if not kept or len(kept) == len(columns):
+    supported = tuple(column for column in columns if has_type(column.type))
+    if not supported or len(supported) == len(columns):
         return columns
-    others = [f"{one.name} ({format_type(one.type)})" for one in columns if one not in kept]
+    omitted = [
+        f"{column.name} ({format_type(column.type)})"
+        for column in columns
+        if column not in supported
+    ]
     warn(
-        f"{what} has no type for {', '.join(others)}, which the result omits. "
+        f"{what} has no type for {', '.join(omitted)}, which the result omits. "
         "Pass columns=[…] to avoid this warning; to_arrow() of a read returns all columns"
     )
-    return kept
+    return supported

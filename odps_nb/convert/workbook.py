@@ -51,8 +51,8 @@ def sheet_table(
                 target_type="table",
                 hint=f"its sheets are {', '.join(shorten(repr(name), 40) for name in known[:20])}",
             )
-        place = sheet if isinstance(sheet, int) else known.index(sheet)
-        rows = book.get_sheet_by_index(place).to_python()
+        index = sheet if isinstance(sheet, int) else known.index(sheet)
+        rows = book.get_sheet_by_index(index).to_python()
     width = len(rows[0]) if rows else 0
     first = rows.pop(0) if header and rows else [""] * width
     if names is not None and len(names) != width:
@@ -131,17 +131,17 @@ def _check_extents(archive: zipfile.ZipFile) -> None:
         for column, row in _CELL.findall(text):
             columns.add(column)
             rows.add(int(row))
-        places = [_place(column) for column in columns]
-        if places and (max(places) - min(places) + 1) * (max(rows) - min(rows) + 1) > MAX_CELLS:
+        numbers = [_place(column) for column in columns]
+        if numbers and (max(numbers) - min(numbers) + 1) * (max(rows) - min(rows) + 1) > MAX_CELLS:
             raise ValueError("its cells are too far apart")
 
 
 def _place(letters: bytes) -> int:
     """Return a column's number: A is 1, Z is 26, AA is 27."""
-    place = 0
+    number = 0
     for letter in letters.upper():
-        place = place * 26 + letter - 64
-    return place
+        number = number * 26 + letter - 64
+    return number
 
 
 def _is_locked(data: bytes) -> bool:

@@ -55,25 +55,29 @@ def compare(operator: str, left: Node, right: Node, zone: ZoneInfo) -> Node:
 
 def is_among(value: Node, among: tuple[Node, ...], zone: ZoneInfo) -> Node:
     """Return ``value in (among)``; constants that need no conversion are looked up together."""
-    with_null = any(one.kind is ValueKind.NULL for one in among)
+    with_null = any(node.kind is ValueKind.NULL for node in among)
     if value.kind in _ALIKE and not isinstance(value, Constant):
-        items = [one.value for one in among if isinstance(one, Constant) and one.kind is value.kind]
+        items = [
+            node.value for node in among if isinstance(node, Constant) and node.kind is value.kind
+        ]
         if len(items) == len(among):
             return IsIn(value, tuple(dict.fromkeys(items)))
-    given = (compare("=", value, one, zone) for one in among if one.kind is not ValueKind.NULL)
-    parts = tuple(dict.fromkeys(given))
+    comparisons = (
+        compare("=", value, node, zone) for node in among if node.kind is not ValueKind.NULL
+    )
+    parts = tuple(dict.fromkeys(comparisons))
     alike: dict[Node, list[PyValue]] = {}
-    others: list[Node] = []
+    separate: list[Node] = []
     for part in parts:
         same = isinstance(part, Compare) and part.right.kind is part.left.kind
         if same and isinstance(part.right, Constant):  # type: ignore[union-attr]
             alike.setdefault(part.left, []).append(part.right.value)  # type: ignore[union-attr]
         else:
-            others.append(part)
-    if not others and alike.keys() <= {value} and value.kind in _LOOKED_UP:
+            separate.append(part)
+    if not separate and alike.keys() <= {value} and value.kind in _LOOKED_UP:
         return IsIn(value, tuple(alike.get(value, ())), with_null)
     if len(parts) > MOST_COMPARED:  # for example, if a FLOAT column is converted to DOUBLE
-        parts = (*others, *(IsIn(left, tuple(values)) for left, values in alike.items()))
+        parts = (*separate, *(IsIn(left, tuple(values)) for left, values in alike.items()))
     nulls: list[Node] = [Constant(ValueKind.BOOLEAN, None)] if with_null else []
     return AnyOf((*parts, *nulls))
 
@@ -124,30 +128,30 @@ _HINTS = {
 _AS_THEY_ARE = {
     (ValueKind.INTEGER, ValueKind.DECIMAL),
     (ValueKind.TEXT, ValueKind.BYTES),  # the text is compared as UTF-8 bytes
-    *((one, one) for one in (ValueKind.BOOLEAN, ValueKind.INTEGER)),
-    *((one, one) for one in (ValueKind.DURATION, ValueKind.BYTES)),
+    *((kind, kind) for kind in (ValueKind.BOOLEAN, ValueKind.INTEGER)),
+    *((kind, kind) for kind in (ValueKind.DURATION, ValueKind.BYTES)),
 }
 
 
 def _meeting(left: Node, right: Constant) -> tuple[Node, Constant]:
     """Convert a value and a constant to a common kind."""
-    kind, given = left.kind, right.kind
-    if (kind, given) in _AS_THEY_ARE:
+    kind, right_kind = left.kind, right.kind
+    if (kind, right_kind) in _AS_THEY_ARE:
         return left, right
-    if kind.is_text and given.is_text:
+    if kind.is_text and right_kind.is_text:
         text = str(right.value)
         return left, Constant(kind, text.rstrip(" ") if kind is ValueKind.CHAR else text)
     numeric = kind in _DOUBLES or kind is ValueKind.DECIMAL
-    number = number_of(str(right.value)) if given.is_text and numeric else right.number
-    if kind is ValueKind.DECIMAL and (given.is_text or given.is_number):
+    number = number_of(str(right.value)) if right_kind.is_text and numeric else right.number
+    if kind is ValueKind.DECIMAL and (right_kind.is_text or right_kind.is_number):
         return left, Constant(kind, number)
-    large = given is ValueKind.INTEGER and abs(number) > _EXACT_FLOAT
+    large = right_kind is ValueKind.INTEGER and abs(number) > _EXACT_FLOAT
     if kind is ValueKind.FLOAT and large:
         raise _do_not_meet(left, right, f"cast it: cast({_name(left)} as double)")
     # text and numbers are compared as DOUBLE
-    if given in _DOUBLES and (kind in _DOUBLES or kind.is_text):
+    if right_kind in _DOUBLES and (kind in _DOUBLES or kind.is_text):
         return as_double(left), Constant(ValueKind.DOUBLE, right.value)
-    if kind in _DOUBLES and given.is_text:
+    if kind in _DOUBLES and right_kind.is_text:
         return as_double(left), Constant(ValueKind.DOUBLE, number)
     raise _do_not_meet(left, right, _HINTS[kind])
 
@@ -202,8 +206,8 @@ def _both_constant(sign: str, left: Constant, right: Constant) -> Constant:
     same = left.kind is right.kind or (left.kind.is_number and right.kind.is_number)
     if not same or left.kind is ValueKind.BOOLEAN:
         raise _do_not_meet(left, right, "write a column on at least one side")
-    one: Any = left.value
-    return Constant(ValueKind.BOOLEAN, bool(_HOLDS[sign](one, right.value)))
+    left_value: Any = left.value
+    return Constant(ValueKind.BOOLEAN, bool(_HOLDS[sign](left_value, right.value)))
 
 
 _HOLDS: dict[str, Callable[[Any, Any], Any]] = {

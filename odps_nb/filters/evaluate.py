@@ -57,15 +57,15 @@ def mask_of(condition: Node, columns: Columns, rows: int) -> pa.BooleanArray:
     ``columns`` must include the columns in the condition, with the same spelling.
     """
     try:
-        found = _value(condition, columns)
+        mask = _value(condition, columns)
     except pa.ArrowInvalid as error:
         raise refuse(
             f"a value cannot be converted: {error}",
             "write text in quotes, exclude such rows, or use odps.sql(…)",
         ) from error
-    if isinstance(found, pa.Scalar):
-        return pa.array([found.as_py()], pa.bool_()).take(pa.array([0] * rows, pa.int64()))
-    return found
+    if isinstance(mask, pa.Scalar):
+        return pa.array([mask.as_py()], pa.bool_()).take(pa.array([0] * rows, pa.int64()))
+    return mask
 
 
 def _value(node: Node, columns: Columns) -> Values:
@@ -91,7 +91,9 @@ def _as_text(values: Values) -> Values:
     """Convert text that arrived as bytes to text; leave other values unchanged."""
     if not (pt.is_binary(values.type) or pt.is_large_binary(values.type)):
         return values
-    shown = [None if one is None else one.decode("utf-8", "replace") for one in values.to_pylist()]
+    shown = [
+        None if value is None else value.decode("utf-8", "replace") for value in values.to_pylist()
+    ]
     return pa.array(shown, pa.string())
 
 
@@ -183,7 +185,7 @@ def _in_one_unit(left: Values, right: Values) -> tuple[Values, Values]:
 
 
 def _in_one_scale(left: Values, right: Values) -> tuple[Values, Values]:
-    scales = [one.type.scale if pt.is_decimal(one.type) else 0 for one in (left, right)]
+    scales = [operand.type.scale if pt.is_decimal(operand.type) else 0 for operand in (left, right)]
     wide = pa.decimal256(76, max(scales))
     return _as_decimal(left, wide), _as_decimal(right, wide)
 
@@ -203,12 +205,12 @@ def _is_in(node: IsIn, columns: Columns) -> Values:
     bare = _bare(values) if _is_time(values.type) else values
     if isinstance(bare, pa.Array) and len(chosen) > len(bare):
         # Arrow would build a hash table of all constants for each batch
-        found = pa.array([one in chosen for one in bare.to_pylist()], pa.bool_())
+        matches = pa.array([value in chosen for value in bare.to_pylist()], pa.bool_())
     else:
-        found = pc.is_in(bare, value_set=among)
+        matches = pc.is_in(bare, value_set=among)
     if not node.with_null:
-        return pc.if_else(pc.is_valid(values), found, pa.scalar(None, pa.bool_()))
-    return pc.if_else(found, True, pa.scalar(None, pa.bool_()))
+        return pc.if_else(pc.is_valid(values), matches, pa.scalar(None, pa.bool_()))
+    return pc.if_else(matches, True, pa.scalar(None, pa.bool_()))
 
 
 def _bare(values: Values) -> Values:
@@ -225,22 +227,22 @@ def _is_time(stored: pa.DataType) -> bool:
 def _storable(node: IsIn, stored: pa.DataType) -> pa.Array:
     """Return the constants that the column's type can represent."""
     if node.value.kind is ValueKind.DOUBLE:
-        numbers = {float(one) for one in node.among}  # type: ignore[arg-type]
+        numbers = {float(constant) for constant in node.among}  # type: ignore[arg-type]
         return pa.array([*numbers, -0.0] if 0 in numbers else [*numbers], stored)
     if not node.value.kind.is_number and not _is_time(stored):
         return pa.array(node.among, stored)
-    found: list[Decimal | int] = []
+    storable: list[Decimal | int] = []
     sample = pa.nulls(0, stored)
-    for one in node.among:
-        steps = _steps_of(sample, Constant(node.value.kind, one))
+    for constant in node.among:
+        steps = _steps_of(sample, Constant(node.value.kind, constant))
         if steps is None or steps != steps.to_integral_value():
             continue
         if pt.is_decimal(stored):
             if abs(steps) < 10**stored.precision:
-                found.append(EXACT.scaleb(steps, -stored.scale))
+                storable.append(EXACT.scaleb(steps, -stored.scale))
         elif _fits(int(steps), stored):
-            found.append(int(steps))
-    return pa.array(found, pa.int64() if _is_time(stored) else stored)
+            storable.append(int(steps))
+    return pa.array(storable, pa.int64() if _is_time(stored) else stored)
 
 
 def _fits(steps: int, stored: pa.DataType) -> bool:
@@ -286,8 +288,8 @@ def _cast(node: Cast, columns: Columns) -> Values:
     if node.kind is ValueKind.DECIMAL:
         # Arrow's cast to a larger scale can overflow 128 bits, but not 256 bits.
         exact = values.cast(pa.decimal128(19, 0)).cast(pa.decimal256(76, node.scale))
-        wanted = pa.decimal128 if node.precision <= 38 else pa.decimal256
-        return exact.cast(wanted(node.precision, node.scale))
+        decimal_type = pa.decimal128 if node.precision <= 38 else pa.decimal256
+        return exact.cast(decimal_type(node.precision, node.scale))
     if node.kind is ValueKind.DOUBLE:
         # Integers beyond 2^53 are rounded, as in MaxCompute.
         return pc.cast(values, pa.float64(), safe=not pt.is_integer(values.type))
@@ -305,7 +307,7 @@ _CASTS = {
 
 
 def _call(node: FunctionCall, columns: Columns) -> Values:
-    return _CALLS[node.name](*(_as_text(_value(one, columns)) for one in node.arguments))
+    return _CALLS[node.name](*(_as_text(_value(argument, columns)) for argument in node.arguments))
 
 
 def _substring(values: Values, start: Values, length: Values | None = None) -> Values:

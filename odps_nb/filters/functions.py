@@ -18,8 +18,8 @@ from odps_nb.schema import TypeCode
 def call(tree: Any, read: Callable[[Any], Node]) -> Node | None:
     """Convert a function call parsed by sqlglot; return ``None`` for an unknown function."""
     make, known = _KNOWN.get(type(tree).__name__.casefold(), (None, ()))
-    given = {key for key, value in tree.args.items() if value not in (None, False, [])}
-    return make(tree, read) if make is not None and given <= {*known} else None
+    arguments = {key for key, value in tree.args.items() if value not in (None, False, [])}
+    return make(tree, read) if make is not None and arguments <= {*known} else None
 
 
 def _length(tree: Any, read: Callable[[Any], Node]) -> Node:
@@ -57,23 +57,23 @@ def _is_count(node: Node, least: int) -> bool:
 
 
 def _concat(tree: Any, read: Callable[[Any], Node]) -> Node:
-    parts = [read(one) for one in tree.expressions]
+    parts = [read(expression) for expression in tree.expressions]
     if not tree.args.get("safe"):  # sqlglot does not set "safe" for adjacent literals
         raise refuse(
             "adjacent string literals are not supported",
             "write a comma between them, or concat('a', s)",
         )
-    if any(one.kind is ValueKind.NULL for one in parts):
+    if any(part.kind is ValueKind.NULL for part in parts):
         return Constant(ValueKind.NULL, None)
-    if all(isinstance(one, Constant) and one.kind is ValueKind.TEXT for one in parts):
-        return Constant(ValueKind.TEXT, "".join(str(one.value) for one in parts))  # type: ignore[union-attr]
-    if any(one.kind is not ValueKind.TEXT for one in parts):
+    if all(isinstance(part, Constant) and part.kind is ValueKind.TEXT for part in parts):
+        return Constant(ValueKind.TEXT, "".join(str(part.value) for part in parts))  # type: ignore[union-attr]
+    if any(part.kind is not ValueKind.TEXT for part in parts):
         raise refuse("concat requires STRING values", "cast numbers: cast(id as string)")
     return FunctionCall("concat", tuple(parts), ValueKind.TEXT)
 
 
 def _character(tree: Any, read: Callable[[Any], Node]) -> Node:
-    parts = [read(one) for one in tree.expressions]
+    parts = [read(expression) for expression in tree.expressions]
     if (
         len(parts) != 1
         or not isinstance(parts[0], Constant)
@@ -95,11 +95,11 @@ def _unhex(tree: Any, read: Callable[[Any], Node]) -> Node:
 
 def _coalesce(tree: Any, read: Callable[[Any], Node]) -> Node:
     # null arguments have no effect on the result
-    given = [read(one) for one in (tree.this, *tree.expressions)]
-    parts = [one for one in given if one.kind is not ValueKind.NULL]
-    kinds = {one.kind for one in parts}
-    taken = (ValueKind.INTEGER, ValueKind.TEXT, ValueKind.BOOLEAN, ValueKind.DATE)
-    if len(kinds) != 1 or not kinds <= set(taken):
+    arguments = [read(expression) for expression in (tree.this, *tree.expressions)]
+    parts = [argument for argument in arguments if argument.kind is not ValueKind.NULL]
+    kinds = {part.kind for part in parts}
+    allowed = (ValueKind.INTEGER, ValueKind.TEXT, ValueKind.BOOLEAN, ValueKind.DATE)
+    if len(kinds) != 1 or not kinds <= set(allowed):
         raise refuse("coalesce requires values of one type: BIGINT, STRING, BOOLEAN or DATE")
     return FunctionCall("coalesce", tuple(parts), kinds.pop())
 
@@ -200,12 +200,12 @@ def _cast_constant(value: Constant, name: str) -> Constant:
 
 def _size(to: Any) -> tuple[int, int]:
     """Return a DECIMAL's precision and scale; raise if a column cannot have them."""
-    given = [str(part.this.name) for part in to.expressions]
-    if not given:
+    numbers = [str(part.this.name) for part in to.expressions]
+    if not numbers:
         return 38, 18
-    if len(given) > 2 or not all(re.fullmatch("[0-9]{1,2}", one) for one in given):
+    if len(numbers) > 2 or not all(re.fullmatch("[0-9]{1,2}", number) for number in numbers):
         raise refuse("the precision or scale of a DECIMAL is invalid", "write it as decimal(10,2)")
-    precision, scale = (*map(int, given), 0)[:2]
+    precision, scale = (*map(int, numbers), 0)[:2]
     if not 1 <= precision <= MAX_DIGITS or scale > precision:
         raise refuse(
             f"DECIMAL({precision},{scale}) is invalid",

@@ -41,8 +41,8 @@ def bare_date(text: str) -> str | None:
     >>> bare_date("ds = 2024-01-01"), bare_date("ds = '2024-01-01'")
     ('2024-01-01', None)
     """
-    found = _DATE.search(_COMMENT.sub("", _QUOTED.sub("''", text)))
-    return None if found is None else found[0]
+    match = _DATE.search(_COMMENT.sub("", _QUOTED.sub("''", text)))
+    return None if match is None else match[0]
 
 
 def check_escapes(text: str) -> None:
@@ -66,18 +66,18 @@ def check_escapes(text: str) -> None:
 
 def clock_of(text: str) -> int:
     """Parse a local time to nanoseconds, as if it were UTC."""
-    found = _CLOCK.fullmatch(text)
+    match = _CLOCK.fullmatch(text)
     try:
-        if found is None:
+        if match is None:
             raise ValueError
-        year, month, day, hour, minute, second = (int(part) for part in found.groups()[:6])
+        year, month, day, hour, minute, second = (int(part) for part in match.groups()[:6])
         moment = datetime.datetime(year, month, day, hour, minute, second)
     except ValueError:
         whole = f"{text} 00:00:00"
         example = whole if _CLOCK.fullmatch(whole) else "2024-01-31 00:00:00"
         raise refuse(f"{text!r} is not a time", f"write it with all digits: '{example}'") from None
     seconds = (moment - _EPOCH) // datetime.timedelta(seconds=1)
-    return seconds * 10**9 + int((found[7] or "").ljust(9, "0"))
+    return seconds * 10**9 + int((match[7] or "").ljust(9, "0"))
 
 
 def instant_of(clock: int, zone: ZoneInfo) -> int:
@@ -105,13 +105,13 @@ def clock_in(zone: ZoneInfo, instant: int) -> int:
 
 def duration_of(text: str) -> int:
     """Parse ``days hh:mi:ss``, with up to nine decimal places, to nanoseconds."""
-    found = _DURATION.fullmatch(text)
-    if found is None:
+    match = _DURATION.fullmatch(text)
+    if match is None:
         raise refuse(f"{text!r} is not a duration", "write interval '1 02:03:04' day to second")
-    days, hours, minutes, seconds = (int(part) for part in found.groups()[1:5])
+    days, hours, minutes, seconds = (int(part) for part in match.groups()[1:5])
     whole = ((days * 24 + hours) * 60 + minutes) * 60 + seconds
-    nanoseconds = whole * 10**9 + int((found[6] or "").ljust(9, "0"))
-    return -nanoseconds if found[1] else nanoseconds
+    nanoseconds = whole * 10**9 + int((match[6] or "").ljust(9, "0"))
+    return -nanoseconds if match[1] else nanoseconds
 
 
 def bytes_of(text: str) -> bytes:
@@ -153,16 +153,16 @@ def number_of(text: str) -> Decimal:
 
 def regex_of(pattern: str) -> str:
     """Convert a LIKE pattern to an RE2 regular expression, which Arrow uses."""
-    made, rest = [], iter(pattern)
+    parts, rest = [], iter(pattern)
     for character in rest:
         if character == "\\":
-            taken = next(rest, "")
-            if taken not in ("%", "_", "\\"):
+            escaped = next(rest, "")
+            if escaped not in ("%", "_", "\\"):
                 raise refuse(
-                    f"the pattern {pattern!r} has a backslash before {taken or 'its end'!r}",
+                    f"the pattern {pattern!r} has a backslash before {escaped or 'its end'!r}",
                     r"escape only %, _ and \, and double the backslash in quotes: '50\\%'",
                 )
-            made.append(re.escape(taken))
+            parts.append(re.escape(escaped))
         else:
-            made.append({"%": ".*", "_": "."}.get(character) or re.escape(character))
-    return "(?s)^" + "".join(made) + "$"
+            parts.append({"%": ".*", "_": "."}.get(character) or re.escape(character))
+    return "(?s)^" + "".join(parts) + "$"

@@ -114,7 +114,7 @@ def _parsed(text: str) -> Any:
     from sqlglot.errors import SqlglotError
 
     try:
-        found = sql_parser.parse(text, sql_parser.hive())
+        trees = sql_parser.parse(text, sql_parser.hive())
     except SqlglotError as error:
         date = bare_date(text)
         raise refuse(
@@ -123,15 +123,15 @@ def _parsed(text: str) -> Any:
             if date
             else "write it as in SQL after WHERE",
         ) from None
-    if len(found) != 1 or found[0] is None:
+    if len(trees) != 1 or trees[0] is None:
         raise refuse("the text is not a single condition", "write it as in SQL after WHERE")
-    return found[0]
+    return trees[0]
 
 
 def _place(error: Any) -> str:
     """Describe where parsing stopped, without the parser's terminology."""
-    for one in getattr(error, "errors", ()):
-        word, column = str(one.get("highlight") or "").strip(), one.get("col")
+    for problem in getattr(error, "errors", ()):
+        word, column = str(problem.get("highlight") or "").strip(), problem.get("col")
         if word and column:
             return f": unexpected {word[:40]!r} at character {column}"
     return "" if getattr(error, "errors", True) else f": {error}"
@@ -189,12 +189,12 @@ class _Reader:
             if name == "sub" and (date := bare_date(_text(tree).replace(" ", ""))):
                 raise refuse(f"{date} without quotes is a subtraction", f"write '{date}'")
             return arithmetic(_ARITHMETIC[name], *self._sides(tree))
-        made = call(tree, self.read)
+        node = call(tree, self.read)
         if name == "lower":
             raise refuse(f"{_text(tree)} is supported only before like", "write lower(s) like 'a'")
-        if made is None:
+        if node is None:
             raise refuse(f"{_text(tree)} is not supported in where=")
-        return made
+        return node
 
     def _sides(self, tree: Any) -> tuple[Node, Node]:
         return self.read(tree.this), self.read(tree.expression)
@@ -212,13 +212,13 @@ class _Reader:
             )
         column = self.schema.find(parts[0])
         if column is None:
-            said = did_you_mean(parts[0], self.schema.names, "{}")
-            if not said and type(tree.parent).__name__.casefold() in _TAKE_VALUES:
-                said = f"write text in quotes: '{parts[0]}'; "
+            hint = did_you_mean(parts[0], self.schema.names, "{}")
+            if not hint and type(tree.parent).__name__.casefold() in _TAKE_VALUES:
+                hint = f"write text in quotes: '{parts[0]}'; "
             raise ArgumentError(
                 f"where= contains {parts[0]!r}, which is not a column of the table",
                 code="NoSuchColumn",
-                hint=f"{said}its columns are: {listed_columns(self.schema.names)}",
+                hint=f"{hint}its columns are: {listed_columns(self.schema.names)}",
             )
         return column_value(column)
 
@@ -243,15 +243,15 @@ class _Reader:
         if name not in self.lists:
             yield from map(self.read, tree.expressions)
             return
-        others: list[str] = []
+        unbound: list[str] = []
         kinds: dict[str, Any] = {}
         for item in self.lists[name]:
             if (node := _bound(item, kinds)) is None:
-                others.append(item)
+                unbound.append(item)
             else:
                 yield node
-        for start in range(0, len(others), _PIECE):
-            piece = ", ".join(others[start : start + _PIECE])
+        for start in range(0, len(unbound), _PIECE):
+            piece = ", ".join(unbound[start : start + _PIECE])
             yield from map(self.read, _parsed(f"x in ({piece})").expressions)
 
     def _in(self, tree: Any) -> Node:
@@ -280,13 +280,17 @@ class _Reader:
         regex_of(str(pattern.value))  # reject an invalid pattern before rows arrive
         if is_folded:
             value = FunctionCall("lower", (value,), ValueKind.TEXT)
-            if any(one.lower() != one.upper() for one in str(pattern.value) if not one.isascii()):
+            if any(
+                character.lower() != character.upper()
+                for character in str(pattern.value)
+                if not character.isascii()
+            ):
                 raise refuse(
                     f"{_text(tree)}: lower changes only the letters A to Z",
                     "write like without lower, once per spelling, with or",
                 )
-        found = Like(value, str(pattern.value))
-        return Not(found) if tree.args.get("negate") else found
+        like = Like(value, str(pattern.value))
+        return Not(like) if tree.args.get("negate") else like
 
     def _negative(self, tree: Any) -> Node:
         value = self.read(tree.this)
@@ -318,17 +322,17 @@ def _bound(item: str, kinds: dict[str, Any]) -> Node | None:
         return _number(item.strip("()"))
     if item.casefold() == "null":
         return Constant(ValueKind.NULL, None)
-    if found := _CAST.fullmatch(item):
-        if (kind := found[2]) not in kinds:
+    if match := _CAST.fullmatch(item):
+        if (kind := match[2]) not in kinds:
             kinds[kind] = _parsed(f"CAST('' AS {kind})").to
-        return cast(Constant(ValueKind.TEXT, found[1]), kinds[kind])
+        return cast(Constant(ValueKind.TEXT, match[1]), kinds[kind])
     if _TEXT.fullmatch(item):
         parts = (chr(int(code)) if code else text for text, code in _PARTS.findall(item))
         return Constant(ValueKind.TEXT, "".join(parts))
-    if found := _UNHEX.fullmatch(item):
-        return Constant(ValueKind.BYTES, bytes.fromhex(found[1]))
-    if found := _INTERVAL.fullmatch(item):
-        return Constant(ValueKind.DURATION, duration_of(found[1]))
+    if match := _UNHEX.fullmatch(item):
+        return Constant(ValueKind.BYTES, bytes.fromhex(match[1]))
+    if match := _INTERVAL.fullmatch(item):
+        return Constant(ValueKind.DURATION, duration_of(match[1]))
     return None
 
 

@@ -108,19 +108,19 @@ class RowFilter:
         mask = self._mask(batch)
         if keep is not None and keep < batch.num_columns:
             batch = batch.select(range(keep))
-        wanted = pc.sum(mask).as_py() or 0
-        if wanted == batch.num_rows:
+        count = pc.sum(mask).as_py() or 0
+        if count == batch.num_rows:
             return batch
-        return batch.filter(mask) if wanted else batch.slice(0, 0)
+        return batch.filter(mask) if count else batch.slice(0, 0)
 
     def rows(self, batch: pa.RecordBatch) -> list[int]:
         """Return the indices of the rows that satisfy the condition."""
-        found: list[int] = pc.indices_nonzero(self._mask(batch)).to_pylist()
-        return found
+        indices: list[int] = pc.indices_nonzero(self._mask(batch)).to_pylist()
+        return indices
 
     def _mask(self, batch: pa.RecordBatch) -> pa.BooleanArray:
-        places = {name.casefold(): n for n, name in enumerate(batch.schema.names)}
-        columns = {name: batch.column(places[name.casefold()]) for name in self.columns}
+        positions = {name.casefold(): n for n, name in enumerate(batch.schema.names)}
+        columns = {name: batch.column(positions[name.casefold()]) for name in self.columns}
         return mask_of(self.condition, columns, batch.num_rows)
 
 
@@ -147,18 +147,18 @@ def predicate_of(condition: Node, schema: TableSchema) -> str:
     Parts that would exceed `MAX_LENGTH`, such as lists of many values, are omitted.
     """
     if any(
-        isinstance(one, DecimalType) and (one.scale or 0) > MOST_SCALE
+        isinstance(inner, DecimalType) and (inner.scale or 0) > MOST_SCALE
         for column in schema
-        for one in types_in(column.type)
+        for inner in types_in(column.type)
     ):
         return ""
     parts = list(_parts(condition))
-    taken, room = [], MAX_LENGTH
+    chosen, room = [], MAX_LENGTH
     for text in dict.fromkeys(text for text in map(_text, parts) if text):
         if len(text) <= room:
-            taken.append(text)
+            chosen.append(text)
             room -= len(text) + len(" and ")
-    return " and ".join(taken)
+    return " and ".join(chosen)
 
 
 def _parts(node: Node) -> Iterator[Node]:
@@ -171,8 +171,8 @@ def _parts(node: Node) -> Iterator[Node]:
 
 def _text(node: Node) -> str | None:
     if isinstance(node, AllOf):
-        found = [text for text in map(_text, node.parts) if text]
-        return " and ".join(dict.fromkeys(found)) or None
+        clauses = [text for text in map(_text, node.parts) if text]
+        return " and ".join(dict.fromkeys(clauses)) or None
     if isinstance(node, AnyOf):
         parts = [_text(part) for part in node.parts]
         texts = [f"({text})" for text in parts if text is not None]
@@ -272,20 +272,20 @@ def fixed_partitions(
     for part in itertools.chain.from_iterable(map(_parts, conditions)):
         match part:
             case Compare("=", ColumnValue(name, code=TypeCode.STRING), Constant(value=str(one))):
-                found = {one}
+                fixed = {one}
             case IsIn(ColumnValue(name, code=TypeCode.STRING), constants):
-                found = {one for one in constants if isinstance(one, str)}
+                fixed = {constant for constant in constants if isinstance(constant, str)}
             case _:
                 continue
-        values[name] = found & values.get(name, found) or found
+        values[name] = fixed & values.get(name, fixed) or fixed
     specs: list[tuple[tuple[str, str], ...]] = [()]
     for key in keys:
         among = values.get(key.name)
         if among is None or len(specs) * len(among) > MOST_LISTS:
             break
         specs = [(*spec, (key.name, value)) for spec in specs for value in sorted(among)]
-    made = tuple(map(PartitionSpec, specs))
-    return made if all(spec.has_name for spec in made) else (PartitionSpec(),)
+    partitions = tuple(map(PartitionSpec, specs))
+    return partitions if all(spec.has_name for spec in partitions) else (PartitionSpec(),)
 
 
 def conditions_on(whole: RowFilter, columns: Iterable[Column]) -> RowFilter | None:

@@ -186,28 +186,28 @@ def nodes_of(node: Node) -> Iterator[Node]:
     """Yield all nodes in a tree."""
     waiting: list[Node] = [node]
     while waiting:
-        one = waiting.pop()
-        yield one
-        if isinstance(one, (Compare, Arithmetic)):
-            waiting += [one.left, one.right]
-        elif isinstance(one, (AllOf, AnyOf)):
-            waiting += one.parts
-        elif isinstance(one, FunctionCall):
-            waiting += one.arguments
-        elif not isinstance(one, (Constant, ColumnValue)):
-            waiting.append(one.value)
+        current = waiting.pop()
+        yield current
+        if isinstance(current, (Compare, Arithmetic)):
+            waiting += [current.left, current.right]
+        elif isinstance(current, (AllOf, AnyOf)):
+            waiting += current.parts
+        elif isinstance(current, FunctionCall):
+            waiting += current.arguments
+        elif not isinstance(current, (Constant, ColumnValue)):
+            waiting.append(current.value)
 
 
 def columns_of(node: Node) -> Iterator[str]:
     """Yield the names of a tree's columns, with repetitions."""
-    return (one.name for one in nodes_of(node) if isinstance(one, ColumnValue))
+    return (column.name for column in nodes_of(node) if isinstance(column, ColumnValue))
 
 
 def with_columns(node: Node, change: Callable[[ColumnValue], Node]) -> Node:
     """Return the tree with each column replaced by the result of ``change``."""
 
     def changed(nodes: tuple[Node, ...]) -> tuple[Node, ...]:
-        return tuple(with_columns(one, change) for one in nodes)
+        return tuple(with_columns(child, change) for child in nodes)
 
     if isinstance(node, ColumnValue):
         return change(node)
@@ -220,8 +220,8 @@ def with_columns(node: Node, change: Callable[[ColumnValue], Node]) -> Node:
         return replace(node, arguments=changed(node.arguments))
     if isinstance(node, Constant):
         return node
-    made: Any = node
-    return cast(Node, replace(made, value=with_columns(node.value, change)))
+    untyped: Any = node
+    return cast(Node, replace(untyped, value=with_columns(node.value, change)))
 
 
 def text_of(node: Node) -> str:
@@ -233,8 +233,8 @@ def text_of(node: Node) -> str:
     if isinstance(node, (Compare, Arithmetic)):
         return f"{text_of(node.left)} {node.operator} {text_of(node.right)}"
     if isinstance(node, (AllOf, AnyOf)):
-        inner = ((one, text_of(one)) for one in node.parts)
-        parts = (f"({text})" if isinstance(one, (AllOf, AnyOf)) else text for one, text in inner)
+        inner = ((part, text_of(part)) for part in node.parts)
+        parts = (f"({text})" if isinstance(part, (AllOf, AnyOf)) else text for part, text in inner)
         return (" and " if isinstance(node, AllOf) else " or ").join(parts)
     if isinstance(node, FunctionCall):
         return f"{node.name}({', '.join(map(text_of, node.arguments))})"
@@ -244,7 +244,7 @@ def text_of(node: Node) -> str:
 def _test_text(node: IsIn | Like | IsNull | Not | Cast) -> str:
     value = text_of(node.value)
     if isinstance(node, IsIn):
-        among = [_constant_text(Constant(node.value.kind, one)) for one in node.among]
+        among = [_constant_text(Constant(node.value.kind, constant)) for constant in node.among]
         return f"{value} in ({', '.join(among + ['null'] * node.with_null)})"
     if isinstance(node, Like):
         return f"{value} like {node.pattern!r}"

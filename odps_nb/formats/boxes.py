@@ -30,8 +30,8 @@ def place_of_index(excerpt: Excerpt) -> int | None:
     """Return the earliest possible offset of the index if it was not read, otherwise ``None``."""
     if excerpt.whole or excerpt.size is None:
         return None
-    found = list(boxes(excerpt.data))
-    if not found or any(name == b"moov" for name, _, _ in found):
+    spans = list(boxes(excerpt.data))
+    if not spans or any(name == b"moov" for name, _, _ in spans):
         return None
-    behind = found[-1][2]
+    behind = spans[-1][2]
     return behind if len(excerpt.data) < behind < excerpt.size else None

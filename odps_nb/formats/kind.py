@@ -74,13 +74,13 @@ class Head:
         With ``guess``, guess the encoding of bytes that state none and are not UTF-8.
         """
         look = guess_encoding if guess else partial(detect, guess=False)
-        found = look(data, whole=whole) if data else None
+        detected = look(data, whole=whole) if data else None
         return cls(
             data=data,
             whole=whole,
-            text=decode_detected(data, found.name, whole=whole)[0] if found else "",
-            encoding=found.name if found else "",
-            guessed=found is not None and found.guessed,
+            text=decode_detected(data, detected.name, whole=whole)[0] if detected else "",
+            encoding=detected.name if detected else "",
+            guessed=detected is not None and detected.guessed,
             brand=_brand(data, brands),
             name=name,
         )
@@ -124,16 +124,16 @@ class Kind:
         """Return the format of the bytes, or ``None`` if they are of another kind."""
         if self.is_text and not head.encoding:
             return None
-        found = None
+        matched = None
         if head.brand or head.data.startswith(self._starts):
-            found = next((format for format in self.formats if _proves(head, format)), None)
-        if found is None and self.recognise is not None:
-            found = self.recognise(head)
-        if found is None:
+            matched = next((format for format in self.formats if _proves(head, format)), None)
+        if matched is None and self.recognise is not None:
+            matched = self.recognise(head)
+        if matched is None:
             return None
         encoding = head.encoding if self.is_text else ""
         return replace(
-            found, kind=self.name, encoding=encoding, guessed=self.is_text and head.guessed
+            matched, kind=self.name, encoding=encoding, guessed=self.is_text and head.guessed
         )
 
 

@@ -59,7 +59,7 @@ BY_ENDING: Final = _made()
 _ENDINGS: Final = {mime: ending for ending, mime in reversed(list(BY_ENDING.items()))}
 _USUAL_ENDINGS: Final = (".jpg", ".tif", ".txt", ".html", ".xml", ".mp3", ".mp4", ".mpg", ".mov")
 # the usual ending of a type with several
-_USUAL: Final = MappingProxyType({BY_ENDING[one]: one for one in _USUAL_ENDINGS})
+_USUAL: Final = MappingProxyType({BY_ENDING[ending]: ending for ending in _USUAL_ENDINGS})
 
 
 def type_of_name(name: str) -> str | None:

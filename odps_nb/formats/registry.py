@@ -55,12 +55,12 @@ class Kinds:
         Its ``name`` only decides between formats that the bytes allow.
         """
         whole = size is not None and size <= len(head)
-        found = self._match(self._head(head, whole=whole, name=name))
-        if found.mime != UNKNOWN:
-            return found
+        matched = self._match(self._head(head, whole=whole, name=name))
+        if matched.mime != UNKNOWN:
+            return matched
         # guess an encoding if no format matches
         guessed = self._head(head, whole=whole, guess=True, name=name)
-        return self._match(guessed) if guessed.guessed else found
+        return self._match(guessed) if guessed.guessed else matched
 
     def _head(self, data: bytes, *, whole: bool, name: str, guess: bool = False) -> Head:
         try:
@@ -72,8 +72,8 @@ class Kinds:
     def _match(self, head: Head) -> Format:
         for kind in self if head.encoding else self._of_binaries:
             try:
-                if found := kind.match(head):
-                    return found
+                if matched := kind.match(head):
+                    return matched
             except Exception as error:  # noqa: BLE001  # other packages' kinds may raise anything
                 _log.warning("the preview kind %r failed to recognise a blob: %s", kind.name, error)
         raise AssertionError("the kind 'binary' matches everything")
@@ -87,13 +87,13 @@ def kinds() -> Kinds:
     """
     folder = importlib.import_module(_PACKAGE).__path__
     modules = (f"{_PACKAGE}.{module.name}" for module in pkgutil.iter_modules(folder))
-    found = Kinds(importlib.import_module(module).KIND for module in modules)
+    registered = Kinds(importlib.import_module(module).KIND for module in modules)
     for entry in sorted(entry_points(group=GROUP)):
         try:
-            found = Kinds((*found, entry.load()))
+            registered = Kinds((*registered, entry.load()))
         except Exception as error:  # noqa: BLE001  # other packages may raise anything
             _log.warning("skipping the preview kind %r: %s", entry.name, error)
-    return found
+    return registered
 
 
 def sniff(head: bytes, size: int | None = None, name: str = "") -> Format:
@@ -109,10 +109,10 @@ def media_type(head: bytes, size: int, name: str) -> str:
     guess = type_of_name(name)
     if guess is not None and size and _confirms(head, size, guess):
         return guess
-    found = sniff(head, size, name)
+    sniffed = sniff(head, size, name)
     if guess is None or not size:
-        return found.mime
-    return found.mime if differs(guess, found) else guess
+        return sniffed.mime
+    return sniffed.mime if differs(guess, sniffed) else guess
 
 
 def _confirms(head: bytes, size: int, guess: str) -> bool:

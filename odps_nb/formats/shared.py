@@ -97,8 +97,8 @@ def answer(
     A table or lines are drawn below the ``heading``.
     """
     texts = {"facts": facts, "heading": heading, "head": head, "lines": lines}
-    found: dict[str, Any] = {name: _cut(some) for name, some in texts.items()}
-    return {**found, "note": note, "rows": [_cut(row) for row in rows]}, picture
+    fields: dict[str, Any] = {name: _cut(values) for name, values in texts.items()}
+    return {**fields, "note": note, "rows": [_cut(row) for row in rows]}, picture
 
 
 def _cut(values: Iterable[object]) -> list[str]:

@@ -96,11 +96,11 @@ class _Guarded(HTTPConnection):
 
     def _new_conn(self) -> socket.socket:
         try:
-            places = socket.getaddrinfo(self._dns_host, self.port, 0, socket.SOCK_STREAM)
+            addresses = socket.getaddrinfo(self._dns_host, self.port, 0, socket.SOCK_STREAM)
         except socket.gaierror as error:
             raise NameResolutionError(self.host, self, error) from error
         failure: OSError = OSError("the host name has no address")
-        for family, kind, protocol, _, address in places:
+        for family, kind, protocol, _, address in addresses:
             sock = socket.socket(family, kind, protocol)
             try:
                 return self._connect(sock, address)
@@ -185,8 +185,8 @@ class _GuardedTLS(_Guarded, HTTPSConnection):
 
 def _plain(sock: Any) -> socket.socket:
     """Return the underlying socket, even for TLS inside TLS."""
-    found: socket.socket = sock.socket if isinstance(sock, SSLTransport) else sock
-    return found
+    plain: socket.socket = sock.socket if isinstance(sock, SSLTransport) else sock
+    return plain
 
 
 def _send_unless_answered(sock: socket.socket, data: memoryview) -> None:

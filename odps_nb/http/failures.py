@@ -54,9 +54,9 @@ def translate(
         return CancelledError("the request was stopped")
     forget_locals(error)  # its frames hold headers and proxy settings, which may contain keys
     chain = list(_chain(error))
-    for one in chain:
-        if isinstance(one, theirs.RequestException):
-            one.request = None  # causes are pickled, and the headers of a request hold tokens
+    for cause in chain:
+        if isinstance(cause, theirs.RequestException):
+            cause.request = None  # causes are pickled, and the headers of a request hold tokens
     host = host or Host.of(url)
     if sent and _among(chain, theirs.InvalidHeader, below.InvalidHeader):
         return FramingError(
@@ -67,9 +67,9 @@ def translate(
         return ConfigError(
             f"{url!r} cannot be requested: {error}", option="endpoint", hint="check the endpoint"
         )
-    found = _unreached(chain, host, url, sent=sent) or _late(chain, host, url, sent=sent)
-    if found is not None:
-        return found
+    failure = _unreached(chain, host, url, sent=sent) or _late(chain, host, url, sent=sent)
+    if failure is not None:
+        return failure
     return BrokenStreamError(
         f"the connection to {host} broke: {_short(chain[-1])}",
         url=url,
@@ -88,7 +88,7 @@ def _late(
         return RequestTimeoutError(message, url=url, request_sent=sent, hint=hint)
     if not _among(chain, TimeoutError, below.ReadTimeoutError, theirs.ReadTimeout):
         return None
-    silent = next((one.seconds for one in chain if isinstance(one, SilentError)), None)
+    silent = next((cause.seconds for cause in chain if isinstance(cause, SilentError)), None)
     spent = "too long" if silent is None else f"{silent:g} s"
     never = "" if host.answered else ", and has not responded to this client before"
     error = RequestTimeoutError(
@@ -106,7 +106,7 @@ def _unreached(
 ) -> ConnectError | None:
     """Return the error if the server was never reached, otherwise ``None``."""
     certificate = next(
-        (one for one in chain if isinstance(one, ssl.SSLCertVerificationError)), None
+        (cause for cause in chain if isinstance(cause, ssl.SSLCertVerificationError)), None
     )
     is_of_proxy = _among(chain, *_PROXY)
     if certificate is not None and not is_of_proxy:
@@ -136,15 +136,15 @@ def _unreached(
 
 def _proxy_place(chain: list[BaseException]) -> str | None:
     """Return the name of the proxy that was not reached; ``None`` if it responded."""
-    for one in chain:
-        connection = getattr(one, "conn", None)
-        if isinstance(one, _NOT_OPENED) and isinstance(connection, HTTPConnection):
+    for cause in chain:
+        connection = getattr(cause, "conn", None)
+        if isinstance(cause, _NOT_OPENED) and isinstance(connection, HTTPConnection):
             return f"the proxy {connection.host}:{connection.port}"
     return None
 
 
 def _among(chain: list[BaseException], *kinds: type[BaseException]) -> bool:
-    return any(isinstance(one, kinds) for one in chain)
+    return any(isinstance(cause, kinds) for cause in chain)
 
 
 def _distrusted(error: ssl.SSLCertVerificationError, host: Host, url: str) -> CertificateError:
@@ -169,13 +169,13 @@ def _chain(error: BaseException | None) -> Iterator[BaseException]:
     seen: set[int] = set()
     waiting = [error]
     while waiting:
-        one = waiting.pop(0)
-        if one is None or id(one) in seen:
+        cause = waiting.pop(0)
+        if cause is None or id(cause) in seen:
             continue
-        seen.add(id(one))
-        yield one
-        waiting += [arg for arg in one.args if isinstance(arg, BaseException)]
-        waiting += [getattr(one, "reason", None), one.__cause__]
+        seen.add(id(cause))
+        yield cause
+        waiting += [arg for arg in cause.args if isinstance(arg, BaseException)]
+        waiting += [getattr(cause, "reason", None), cause.__cause__]
         waiting = [item for item in waiting if isinstance(item, BaseException)]
 
 

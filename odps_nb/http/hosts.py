@@ -107,6 +107,6 @@ class Host:
         name = f"{self.scheme.upper()}_PROXY"
         names = (name, name.lower(), "ALL_PROXY", "all_proxy")
         host = urlsplit(f"//{self.place}").hostname or ""
-        if is_loopback(host) or any(os.environ.get(one) for one in names):
+        if is_loopback(host) or any(os.environ.get(variable) for variable in names):
             return ""
         return f"; if this network needs a proxy, set {name}"

@@ -88,9 +88,9 @@ class RetryPolicy:
             return None
         wait: float = min(self.cap, self.base * 2.0 ** min(attempt - 1, _MOST_DOUBLINGS))
         wait *= 1.0 - self.spread * chance
-        asked = getattr(error, "retry_after", None)
-        if asked is not None:
-            wait = max(wait, asked)
+        retry_after = getattr(error, "retry_after", None)
+        if retry_after is not None:
+            wait = max(wait, retry_after)
         return wait if elapsed + wait <= self.deadline else None
 
 
@@ -139,5 +139,5 @@ def seconds_until_retry(headers: Mapping[str, str], now: float) -> float | None:
     until = parse_date(headers.get("retry-after", ""))
     if until is None:
         return None
-    told = parse_date(headers.get("date", ""))
-    return max(0.0, until - (now if told is None else told))
+    server_time = parse_date(headers.get("date", ""))
+    return max(0.0, until - (now if server_time is None else server_time))

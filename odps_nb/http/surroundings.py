@@ -40,33 +40,33 @@ class ProxyEnvironment:
         parts = urlsplit(url)
         key = (parts.scheme, parts.netloc)
         with self._lock:
-            found = self._found.get(key)
-        if found is None:
-            found = self._look(url, parts.hostname or "")
+            settings = self._found.get(key)
+        if settings is None:
+            settings = self._look(url, parts.hostname or "")
             with self._lock:
-                self._found[key] = found
-        return found
+                self._found[key] = settings
+        return settings
 
     def _look(self, url: str, host: str) -> Hidden:
-        found = Hidden(self._session.merge_environment_settings(url, {}, True, None, None))
-        found.pop("stream")
+        settings = Hidden(self._session.merge_environment_settings(url, {}, True, None, None))
+        settings.pop("stream")
         if is_loopback(host):
-            found["proxies"] = {}  # no proxy, which would connect to itself
+            settings["proxies"] = {}  # no proxy, which would connect to itself
         # requests reads "user:password@host" without a scheme as an address with the scheme "user"
-        found["proxies"] = Hidden(
+        settings["proxies"] = Hidden(
             (name, Secret(value if "://" in value or name == "no" else f"http://{value}"))
-            for name, value in found["proxies"].items()
+            for name, value in settings["proxies"].items()
             if value
         )
-        _check_proxy(Secret(select_proxy(url, found["proxies"]) or ""), url)
-        if isinstance(found["verify"], str) and not Path(found["verify"]).exists():
-            name = next((one for one in _BUNDLES if os.environ.get(one)), _BUNDLES[0])
+        _check_proxy(Secret(select_proxy(url, settings["proxies"]) or ""), url)
+        if isinstance(settings["verify"], str) and not Path(settings["verify"]).exists():
+            name = next((bundle for bundle in _BUNDLES if os.environ.get(bundle)), _BUNDLES[0])
             raise ConfigError(
-                f"{name} names {found['verify']}, which does not exist",
+                f"{name} names {settings['verify']}, which does not exist",
                 option=name,
                 hint="set it to a PEM file of certificates, or unset it",
             )
-        return found
+        return settings
 
     def close(self) -> None:
         """Close requests' session. Idempotent."""

@@ -93,8 +93,8 @@ class HttpResponse:
 
     def untold(self) -> int:
         """Return the growth of ``wire_bytes`` since the last call, for progress displays."""
-        told, self._told = self._told, self.wire_bytes
-        return self._told - told
+        before, self._told = self._told, self.wire_bytes
+        return self._told - before
 
     @property
     def arriving(self) -> int:
@@ -322,10 +322,10 @@ def _redirected(response: HttpResponse) -> ServiceError:
     host = response.host
     try:
         target = urlsplit(urljoin(response.url, response.headers.get("location", "")))
-        place = target.netloc.rpartition("@")[2]
+        netloc = target.netloc.rpartition("@")[2]
         is_same = target.hostname == urlsplit(response.url).hostname
     except ValueError:  # not a URL
-        target, place, is_same = urlsplit(""), "", True
+        target, netloc, is_same = urlsplit(""), "", True
     if is_same and (target.scheme, host.scheme) == ("https", "http"):
         hint = f"use https:// in the {host.option}"
     elif host.is_tunnel_as_endpoint:
@@ -334,11 +334,11 @@ def _redirected(response: HttpResponse) -> ServiceError:
         hint = f"check the {host.option}; a signed request must not be sent elsewhere"
     else:
         hint = (
-            f"log in to this network if {shorten(place, 100)} is its login page; otherwise check "
+            f"log in to this network if {shorten(netloc, 100)} is its login page; otherwise check "
             f"the {host.option} and the proxies"
         )
-    place = place if "location" in response.headers else ""
-    to = f" to {target.scheme}://{shorten(place, 100)}" if place else ""
+    netloc = netloc if "location" in response.headers else ""
+    to = f" to {target.scheme}://{shorten(netloc, 100)}" if netloc else ""
     return ServiceError(
         f"{host} responded with a redirect{to} ({response.status}), which is never followed",
         status=response.status,

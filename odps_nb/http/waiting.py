@@ -165,7 +165,7 @@ class Abort:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._twin: socket.socket | None = None
+        self._duplicate: socket.socket | None = None
         self.stopped: bool = False
         """Whether `stop` was called, which causes the errors that follow."""
         renew_after_fork(self)
@@ -178,33 +178,33 @@ class Abort:
     def attach(self, sock: socket.socket) -> None:
         """Register the socket for `stop`; shut it down at once if `stop` was called before."""
         # A shutdown does not need the address family, which TLS inside TLS cannot report.
-        twin = socket.fromfd(sock.fileno(), socket.AF_INET, socket.SOCK_STREAM)
+        duplicate = socket.fromfd(sock.fileno(), socket.AF_INET, socket.SOCK_STREAM)
         with self._lock:
-            self._twin, old = twin, self._twin
+            self._duplicate, old = duplicate, self._duplicate
             if self.stopped:
-                _shut(twin)
+                _shut(duplicate)
         if old is not None:
             old.close()
 
     def detach(self) -> None:
         """Release the socket, which the caller then closes or returns to a pool. Idempotent."""
         with self._lock:
-            twin, self._twin = self._twin, None
-        if twin is not None:
-            twin.close()
+            duplicate, self._duplicate = self._duplicate, None
+        if duplicate is not None:
+            duplicate.close()
 
     def receive_freely(self) -> None:
         """Remove the limit on the socket's receive buffer."""
         with self._lock:
-            if self._twin is not None:
-                unbound_receiving(self._twin)
+            if self._duplicate is not None:
+                unbound_receiving(self._duplicate)
 
     def stop(self) -> None:
         """Shut down the attached socket, or the next one attached. Thread-safe and idempotent."""
         with self._lock:
             self.stopped = True
-            if self._twin is not None:
-                _shut(self._twin)
+            if self._duplicate is not None:
+                _shut(self._duplicate)
 
 
 def _shut(sock: socket.socket) -> None:

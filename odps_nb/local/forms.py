@@ -66,15 +66,15 @@ class Forms:
     def parse(cls, texts: Iterable[str]) -> Forms:
         """Parse options such as ``time_zone=none``; raise ``ConfigError`` for an unknown form."""
         choices = {name: get_args(kind) for name, kind in get_type_hints(cls).items()}
-        given: dict[str, Any] = {}
+        selected: dict[str, Any] = {}
         for text in texts:
             name, _, value = text.partition("=")
             if value not in choices.get(name, ()):
                 raise ConfigError(
                     f"unknown form {text!r}", option="form", hint=f"choose from {cls.describe()}"
                 )
-            given[name] = value
-        return cls(**given)
+            selected[name] = value
+        return cls(**selected)
 
     @classmethod
     def describe(cls) -> str:
@@ -107,7 +107,10 @@ def formed(
     sent = pa.schema(map(pa.Field.with_type, schema, kinds))
     return sent, (
         pa.record_batch(
-            [with_leaves(one, kind, _leaf) for one, kind in zip(batch.columns, kinds, strict=True)],
+            [
+                with_leaves(array, kind, _leaf)
+                for array, kind in zip(batch.columns, kinds, strict=True)
+            ],
             schema=sent,
         )
         for batch in batches

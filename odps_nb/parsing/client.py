@@ -130,21 +130,21 @@ class Parser:
             allowed = replace(limits, seconds=max(1, limits.seconds >> self._strikes // 2))
             self._resting.stop()
             job = {"parser": parser, "options": options, "limits": asdict(allowed)}
-            found, answer = self._ask(job, data, allowed)
+            result, answer = self._ask(job, data, allowed)
             self._resting.start()
-            late = found.get("stopped") == "too much time"
+            late = result.get("stopped") == "too much time"
             self._strikes = min(8, self._strikes + 2) if late else max(0, self._strikes - 1)
-        if "missing" in found:
-            extra = "previews" if found.get("extra") == "previews" else "notebook"
-            hint = str(found.get("hint") or f"pip install 'odps-nb[{extra}]'")
-            raise MissingDependencyError(str(found["missing"]), extra=extra, hint=hint)
-        if "refused" in found:
-            raise _refusal(found)
-        if "unshowable" in found:
-            raise UnshowableError(str(found["unshowable"])[:400])
-        if "done" not in found:
-            raise ParserStoppedError(str(found.get("stopped"))[:80])
-        return Parsed(found=_checked(found["done"], dict), data=answer)
+        if "missing" in result:
+            extra = "previews" if result.get("extra") == "previews" else "notebook"
+            hint = str(result.get("hint") or f"pip install 'odps-nb[{extra}]'")
+            raise MissingDependencyError(str(result["missing"]), extra=extra, hint=hint)
+        if "refused" in result:
+            raise _refusal(result)
+        if "unshowable" in result:
+            raise UnshowableError(str(result["unshowable"])[:400])
+        if "done" not in result:
+            raise ParserStoppedError(str(result.get("stopped"))[:80])
+        return Parsed(found=_checked(result["done"], dict), data=answer)
 
     def close(self) -> None:
         """Stop the process; the next job starts a new one."""
@@ -215,7 +215,7 @@ def _library_folders() -> list[str]:
     """Return the folders in `sys.path`, except the working folder and the script's folder."""
     script = getattr(sys.modules.get("__main__"), "__file__", None) or "script"
     works = (Path.cwd(), Path(script).resolve().parent)
-    return [one for one in sys.path if one and Path(one).resolve() not in works]
+    return [folder for folder in sys.path if folder and Path(folder).resolve() not in works]
 
 
 def _stop(timer: threading.Timer) -> None:
@@ -224,13 +224,13 @@ def _stop(timer: threading.Timer) -> None:
     timer.join()
 
 
-def _refusal(found: dict[str, Any]) -> OdpsNbError:
+def _refusal(result: dict[str, Any]) -> OdpsNbError:
     """Return the error that a parser raised; only two classes are allowed."""
-    made = _REFUSALS.get(str(found["refused"]))
-    facts = _checked(found.get("facts"), dict)
-    if made is None or facts.keys() - set(made.fact_names):
+    error_class = _REFUSALS.get(str(result["refused"]))
+    facts = _checked(result.get("facts"), dict)
+    if error_class is None or facts.keys() - set(error_class.fact_names):
         raise ParserStoppedError("invalid answer")
-    return made(_checked(found.get("message"), str), **facts)
+    return error_class(_checked(result.get("message"), str), **facts)
 
 
 def at_exit(parser: Parser) -> Parser:

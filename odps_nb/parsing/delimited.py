@@ -93,15 +93,15 @@ def form_of(
 def _detected(body: str, suffix: str, *, whole: bool) -> tuple[Form | None, _Rows]:
     """Return the form that fits the lines best, and its rows."""
     for separators, is_named in ((_SEPARATORS, False), (_NAMED.get(suffix, ""), True)):
-        found = []
-        for one in separators:
-            rows = _rows(body, one, whole=whole)
+        candidates = []
+        for separator in separators:
+            rows = _rows(body, separator, whole=whole)
             row_names = _has_row_names(rows)
-            if share := 1 if row_names else _share(rows, one, is_named=is_named):
-                form = Form(separator=one, row_names=row_names)
-                found.append((_rank(rows, one, share), form, rows))
-        if found:
-            return max(found, key=lambda one: one[0])[1:]
+            if share := 1 if row_names else _share(rows, separator, is_named=is_named):
+                form = Form(separator=separator, row_names=row_names)
+                candidates.append((_rank(rows, separator, share), form, rows))
+        if candidates:
+            return max(candidates, key=lambda candidate: candidate[0])[1:]
     if _is_column(body, whole=whole):
         return Form(separator=","), []
     rows = _rows(body, BLANKS, whole=whole)
@@ -251,13 +251,13 @@ def _quality(rows: _Rows, separator: str) -> float:
 
     A field that contains another separator, except a comma, counts against this separator.
     """
-    others = [one for one in _SEPARATORS if one not in (separator, ",")]
+    others = [sign for sign in _SEPARATORS if sign not in (separator, ",")]
     cells = [cell for row in rows[:_JUDGED] for cell in row if cell.strip()]
     good = 0.0
     for cell in cells:
         if _VALUE.fullmatch(cell, 0, 64):
             good += 1
-        elif not any(one in cell for one in others):
+        elif not any(sign in cell for sign in others):
             good += 0.5
     return good / max(len(cells), 1)
 

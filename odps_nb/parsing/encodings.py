@@ -83,10 +83,10 @@ def detect(data: bytes, *, whole: bool = True, guess: bool = True) -> Encoding |
     """
     sample = data[:SAMPLE]
     complete = whole and len(sample) == len(data)
-    found = next((name for bom, name in _BOMS if sample.startswith(bom)), None)
-    if found is not None:
-        is_text = _is_text(sample, found, whole=complete, few=_few_of_characters)
-        return Encoding(name=found) if is_text else None
+    from_bom = next((name for bom, name in _BOMS if sample.startswith(bom)), None)
+    if from_bom is not None:
+        is_text = _is_text(sample, from_bom, whole=complete, few=_few_of_characters)
+        return Encoding(name=from_bom) if is_text else None
     stated = [] if _ESCAPES.search(sample) else [*_stated(sample), "utf-8"]
     for few in (None, _few_of_characters):
         for name in stated:
@@ -104,9 +104,9 @@ def guess_encoding(data: bytes, *, whole: bool) -> Encoding | None:
     encoding, or one in which all bytes are characters (ISO 8859-5), may fit only because of an
     invalid byte. Text without a guess is UTF-8 if all but a few bytes are ASCII.
     """
-    found = _guessed(data, whole=whole)
-    if (found and _USUAL.fullmatch(found.name)) or _NOT_TEXT.search(data):
-        return found
+    first_guess = _guessed(data, whole=whole)
+    if (first_guess and _USUAL.fullmatch(first_guess.name)) or _NOT_TEXT.search(data):
+        return first_guess
     step = max(_RARE, len(data) // _PIECES)
     # split at blanks, which are never part of a multi-byte character
     pieces = [data[at : at + step].split()[1:-1] for at in range(0, len(data), step)]
@@ -117,13 +117,13 @@ def guess_encoding(data: bytes, *, whole: bool) -> Encoding | None:
         guess = _guessed(fitting, whole=True)
         if (
             guess
-            and (not found or _USUAL.fullmatch(guess.name))
+            and (not first_guess or _USUAL.fullmatch(guess.name))
             and _is_text(data, guess.name, whole=whole, few=_few_of_bytes)
         ):
             return guess
-    if not found and _is_text(data, "utf-8", whole=whole, few=_few_of_bytes):
+    if not first_guess and _is_text(data, "utf-8", whole=whole, few=_few_of_bytes):
         return Encoding(name="utf-8", guessed=True)
-    return found
+    return first_guess
 
 
 def detect_after(data: bytes, start: int) -> Encoding | None:
@@ -136,8 +136,8 @@ def detect_after(data: bytes, start: int) -> Encoding | None:
         return None  # damaged UTF-8: another encoding would change earlier characters
     first = max(0, start - SAMPLE // 2)
     part = data[first : first + SAMPLE]
-    found = guess_encoding(part, whole=first + SAMPLE >= len(data))
-    return found if found and _is_text(data, found.name, whole=True, few=_few_of_bytes) else None
+    guess = guess_encoding(part, whole=first + SAMPLE >= len(data))
+    return guess if guess and _is_text(data, guess.name, whole=True, few=_few_of_bytes) else None
 
 
 def decode(data: bytes, encoding: str, *, whole: bool = True, errors: str = "strict") -> str:
@@ -181,8 +181,8 @@ def _few_of_characters(text: str, invalid: int, data: bytes) -> bool:
 
 
 def _stated(sample: bytes) -> list[str]:
-    found = (pattern.search(sample[:2048]) for pattern in _STATED)
-    names = [name for match in found if match and (name := _known(match[1].decode("ascii")))]
+    matches = (pattern.search(sample[:2048]) for pattern in _STATED)
+    names = [name for match in matches if match and (name := _known(match[1].decode("ascii")))]
     wider = [_WIDER[key] for name in names if (key := name.replace("-", "_")) in _WIDER]
     return [*names, *wider]
 
@@ -248,12 +248,16 @@ def _guessed(data: bytes, *, whole: bool) -> Encoding | None:
         return None
     best = matches[0]
     if not _ADJACENT.search(sample):  # accented letters: prefer Western if equally likely
-        western = [one for one in matches if "cp1252" in (one.encoding, *one.could_be_from_charset)]
+        western = [
+            match for match in matches if "cp1252" in (match.encoding, *match.could_be_from_charset)
+        ]
         is_text = _is_text(data, "cp1252", whole=whole)
         if western and western[0].coherence >= best.coherence - _ABOUT_EQUAL and is_text:
             return Encoding(name="cp1252", guessed=True)
-    equal = [one for one in matches if (one.chaos, one.coherence) == (best.chaos, best.coherence)]
-    names = [name for one in equal for name in (one.encoding, *one.could_be_from_charset)]
+    equal = [
+        match for match in matches if (match.chaos, match.coherence) == (best.chaos, best.coherence)
+    ]
+    names = [name for match in equal for name in (match.encoding, *match.could_be_from_charset)]
     if len(equal) > 1:
         if not _PAIRS.fullmatch(sample):
             names = [name for name in names if _WIDER.get(name, name) != "gb18030"]

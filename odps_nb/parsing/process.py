@@ -99,8 +99,8 @@ def _work(job: dict[str, Any], data: bytes, limits: Limits, writing: int) -> Non
 
 def _done(job: dict[str, Any], data: bytes) -> bytes:
     try:
-        found, picture = _parser(job["parser"]).parse(data, job["options"])
-        return pack({"done": found}, picture)
+        content, picture = _parser(job["parser"]).parse(data, job["options"])
+        return pack({"done": content}, picture)
     except MissingDependencyError as error:
         return pack({"missing": str(error), "extra": error.extra, "hint": error.hint})
     except (ConversionError, LimitExceededError) as error:

@@ -70,7 +70,7 @@ def reason_of(error: BaseException) -> str:
     text = getattr(error, "strerror", None) or str(error)
     lines = [line.strip() for line in text.strip().splitlines()]
     line = " ".join(lines) if lines and lines[0].endswith(":") else next(iter(lines), "")
-    ours = next((words for said, words in _SAID if said.match(line)), None)
+    ours = next((words for pattern, words in _SAID if pattern.match(line)), None)
     if ours is not None:
         return ours
     line = _OBJECT.sub("", _NUMBER.sub("", line)).strip()

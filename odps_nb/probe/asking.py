@@ -121,7 +121,7 @@ class Response:
         if self.rows is not None:
             shown["rows"] = self.rows.num_rows
             # record only the text before `<`: a struct type contains the names of the user's fields
-            shown["types"] = [one.partition("<")[0] for one in self.types]
+            shown["types"] = [type_name.partition("<")[0] for type_name in self.types]
         return shown
 
 
@@ -241,22 +241,25 @@ class Asker:
         )
         try:
             with self.storage.open(request, attempts=self.storage.attempts(action)) as response:
-                found = self._read(response, kind)
+                received = self._read(response, kind)
         except ServiceError as error:
             code = shown_code(error.code)
             if isinstance(error, AccessDeniedError) and not may_deny:
                 self._record(request.shown(), {"status": error.status, "code": code})
                 raise CannotTell(f"the account lacks permission ({error.status} {code})") from None
-            found = Response(status=error.status or 500, code=code)
-        self._learn(found, target)
-        if found.status < 300 and action == "TableCreateWriteSession":
-            self._writing[str(found.members.get("SessionId"))] = target
-        elif found.status < 300 and action in ("TableCommitWriteSession", "TableAbortWriteSession"):
+            received = Response(status=error.status or 500, code=code)
+        self._learn(received, target)
+        if received.status < 300 and action == "TableCreateWriteSession":
+            self._writing[str(received.members.get("SessionId"))] = target
+        elif received.status < 300 and action in (
+            "TableCommitWriteSession",
+            "TableAbortWriteSession",
+        ):
             self._writing.pop(session, None)
-        self._record(request.shown(), found.shown())
-        if found.status >= 500 and not may_fail:
-            raise CannotTell(f"the service failed ({found.status} {found.code})")
-        return found
+        self._record(request.shown(), received.shown())
+        if received.status >= 500 and not may_fail:
+            raise CannotTell(f"the service failed ({received.status} {received.code})")
+        return received
 
     def check_transfers(self, table: str) -> list[TransferCheck]:
         """Open a session of a table by each service that transfers rows; return the results."""
@@ -271,14 +274,14 @@ class Asker:
                 "readable column or partition"
             )
         checks = check_transfers(self.storage, sample)
-        for one in checks:
-            self._record({"action": f"open a session by the {one.service}"}, _shown(one))
+        for check in checks:
+            self._record({"action": f"open a session by the {check.service}"}, _shown(check))
         first = checks[0].error
         denied = isinstance(first, AccessDeniedError) and not checks[0].missing
-        if denied and not any(one.ok for one in checks):
+        if denied and not any(check.ok for check in checks):
             raise CannotTell(f"the account lacks permission ({answer_of(checks[0])})")
         self._lacks_storage_api = any(
-            one.missing and one.service is Transfer.STORAGE for one in checks
+            check.missing and check.service is Transfer.STORAGE for check in checks
         )
         return checks
 

@@ -35,7 +35,7 @@ def main(words: Sequence[str], *, version: str) -> int:
     try:
         questions = choose(options.only)
         if options.list:
-            print("\n".join(one.as_line() for one in questions))
+            print("\n".join(question.as_line() for question in questions))
             return 0
         if not options.local:
             return _probe(Profile.resolve(options.profile), questions, options, version)
@@ -184,11 +184,11 @@ def as_document(findings: Iterable[Finding], *, facts: Mapping[str, object]) -> 
         **facts,
         "findings": [
             {
-                "id": one.question.id,
-                "question": one.question.text,
-                **{name: getattr(one, name) for name in _FINDING},
+                "id": finding.question.id,
+                "question": finding.question.text,
+                **{name: getattr(finding, name) for name in _FINDING},
             }
-            for one in findings
+            for finding in findings
         ],
     }
 
@@ -196,28 +196,28 @@ def as_document(findings: Iterable[Finding], *, facts: Mapping[str, object]) -> 
 def as_page(document: Mapping[str, Any]) -> str:
     """Return the report as text: differences, unanswered questions, confirmed assumptions."""
     groups: dict[str, list[Any]] = {"differs": [], "cannot tell": [], AS_ASSUMED: []}
-    for one in document["findings"]:
-        groups[one["verdict"].partition(":")[0]].append(one)
+    for finding in document["findings"]:
+        groups[finding["verdict"].partition(":")[0]].append(finding)
     facts = [f"{key}: {value}" for key, value in document.items() if not isinstance(value, list)]
-    counts = ", ".join(f"{len(some)} {name}" for name, some in groups.items())
+    counts = ", ".join(f"{len(findings)} {name}" for name, findings in groups.items())
     lines = ["odps-nb probe", *facts, f"{len(document['findings'])} questions: {counts}"]
     lines += document.get("left_behind", [])
-    for name, some in groups.items():
-        lines += ["", f"== {name} ({len(some)})"]
-        for one in some:
-            lines += ["", *_finding(one)]
+    for name, findings in groups.items():
+        lines += ["", f"== {name} ({len(findings)})"]
+        for finding in findings:
+            lines += ["", *_finding(finding)]
     return "\n".join(lines) + "\n"
 
 
-def _finding(one: Mapping[str, Any]) -> Iterator[str]:
-    yield f"{one['id']}: {one['verdict']}"
-    yield f"  question: {one['question']}"
-    if one["seen"] is not None:
-        yield f"  seen: {_brief(one['seen'])}"
-    for exchange in one["exchanges"]:
+def _finding(finding: Mapping[str, Any]) -> Iterator[str]:
+    yield f"{finding['id']}: {finding['verdict']}"
+    yield f"  question: {finding['question']}"
+    if finding["seen"] is not None:
+        yield f"  seen: {_brief(finding['seen'])}"
+    for exchange in finding["exchanges"]:
         request, answer = exchange["request"], exchange["answer"]
-        said = [v for key, v in request.items() if key not in ("action", "target") and v]
-        yield " ".join(["  >", request["action"], *map(_brief, said)])
+        values = [v for key, v in request.items() if key not in ("action", "target") and v]
+        yield " ".join(["  >", request["action"], *map(_brief, values)])
         shown = {key: v for key, v in answer.items() if key not in ("headers", "members")}
         yield f"  < {_brief(shown)}"
 

@@ -45,28 +45,28 @@ def _session_expiry(asker: Asker) -> Observation:
     "table",
 )
 def _session_refresh(asker: Asker) -> Observation:
-    made = open_session(asker, "table").need().members
-    params = {"SessionId": made["SessionId"], "session_refresh": "true"}
+    members = open_session(asker, "table").need().members
+    params = {"SessionId": members["SessionId"], "session_refresh": "true"}
     again = asker.send("TableGetReadSession", "table", params)
-    earlier = again.members.get("ExpirationTime", 0) < made.get("ExpirationTime", 0)
+    earlier = again.members.get("ExpirationTime", 0) < members.get("ExpirationTime", 0)
     return {"refused": again.is_refusal, "expires_earlier": earlier}
 
 
 @asks("Are blanks, &, %, + and = signed as by the vendor's clients?", {"taken": True}, "table")
 def _signed_parameters(asker: Asker) -> Observation:
     params, body = {"ProbeText": "a b&c%d+e=f,g/h"}, {"SplitOptions": ROW_OFFSET}
-    found = asker.send("TableCreateReadSession", "table", params, body, may_deny=True)
-    if not found.is_refusal:
+    response = asker.send("TableCreateReadSession", "table", params, body, may_deny=True)
+    if not response.is_refusal:
         return {"taken": True}
     open_session(asker, "table").need()  # raises if a request without the parameter is refused, too
-    return {"taken": False, "status": found.status, "code": found.code}
+    return {"taken": False, "status": response.status, "code": response.code}
 
 
 @asks("Is a range of an empty table empty?", {"record_count": 0, "range": "no rows"}, "empty")
 def _empty_table(asker: Asker) -> Observation:
     session, rows = counted_session(asker, "empty")
-    found = read(asker, "empty", session, (0, 1))
-    return {"record_count": rows, "range": "refused" if found.is_refusal else "no rows"}
+    response = read(asker, "empty", session, (0, 1))
+    return {"record_count": rows, "range": "refused" if response.is_refusal else "no rows"}
 
 
 @asks(
@@ -76,8 +76,8 @@ def _range_end(asker: Asker) -> Observation:
     session, rows = counted_session(asker, "table")
     seen: Observation = {}
     for name, offset in (("at_end", rows), ("past_end", rows + 1)):
-        found = read(asker, "table", session, (offset, 1))
-        seen[name] = "refused" if found.is_refusal else f"{found.table().num_rows} rows"
+        response = read(asker, "table", session, (offset, 1))
+        seen[name] = "refused" if response.is_refusal else f"{response.table().num_rows} rows"
     return seen
 
 
@@ -91,8 +91,8 @@ def _data_columns_alone(asker: Asker) -> Observation:
 def _required_partitions(asker: Asker) -> Observation:
     seen: Observation = {}
     for name, sign in (("slash", "/"), ("comma", ",")):
-        found = open_session(asker, "parts", RequiredPartitions=[f"p1=x1{sign}p2=y1"])
-        seen[name] = "refused" if found.is_refusal else found.members.get("RecordCount")
+        response = open_session(asker, "parts", RequiredPartitions=[f"p1=x1{sign}p2=y1"])
+        seen[name] = "refused" if response.is_refusal else response.members.get("RecordCount")
     return seen
 
 
@@ -102,32 +102,32 @@ def _required_partitions(asker: Asker) -> Observation:
     "keys",
 )
 def _key_table_modes(asker: Asker) -> Observation:
-    taken = [
+    accepted = [
         str(splits["SplitMode"])
         for splits in (ROW_OFFSET, SIZE)
         if not open_session(asker, "keys", SplitOptions=splits).is_refusal
     ]
-    return {"taken": ", ".join(taken)}
+    return {"taken": ", ".join(accepted)}
 
 
 @asks("Does reading a primary-key table merge its rows?", {"refused": False, "rows": 1}, "keys")
 def _key_table_session(asker: Asker) -> Observation:
-    found = open_session(asker, "keys")
-    return {"refused": found.is_refusal, "rows": found.members.get("RecordCount")}
+    response = open_session(asker, "keys")
+    return {"refused": response.is_refusal, "rows": response.members.get("RecordCount")}
 
 
 @asks("Does RecordCount with a filter count stored rows?", {"counted": "rows stored"}, "table")
 def _filter_record_count(asker: Asker) -> Observation:
     """Compare a table's row count with the count for a condition that no row satisfies."""
-    found = open_session(asker, "table").need().members
-    simple = [name for name, kind in columns_of(found).items() if kind in SIMPLE]
-    rows = int(found.get("RecordCount", -1))
+    members = open_session(asker, "table").need().members
+    simple = [name for name, kind in columns_of(members).items() if kind in SIMPLE]
+    rows = int(members.get("RecordCount", -1))
     if not simple or rows <= 0:
         raise CannotTell("the table has no rows, or no column of a simple type")
     quoted = "`" + simple[0].replace("`", "``") + "`"
     text = f"({quoted} is null) and ({quoted} is not null)"
-    kept = count(asker, "table", FilterPredicate=text)
-    return {"counted": {rows: "rows stored", 0: "rows kept"}.get(kept, "neither")}
+    counted = count(asker, "table", FilterPredicate=text)
+    return {"counted": {rows: "rows stored", 0: "rows kept"}.get(counted, "neither")}
 
 
 # -- refusals ---------------------------------------------------------------------------------
@@ -168,8 +168,8 @@ def _preview_partition(asker: Asker) -> Observation:
     seen: Observation = {}
     for name, text in texts.items():
         body = {"Columns": ["c1"], "Limit": 10, "Partition": text}
-        found = asker.send("TablePreview", "parts", body=body, kind="rows")
-        seen[name] = "refused" if found.is_refusal else str(found.table().num_rows)
+        response = asker.send("TablePreview", "parts", body=body, kind="rows")
+        seen[name] = "refused" if response.is_refusal else str(response.table().num_rows)
     return seen
 
 
@@ -182,10 +182,10 @@ def _timestamp_bounds(asker: Asker) -> Observation:
     session, _ = counted_session(asker, "moments", ArrowOptions=NANO, RequiredDataColumns=["ts"])
     seen: Observation = {}
     for offset, name in enumerate(("inside", "before_1970", "after_2038")):
-        found = read(asker, "moments", session, (offset, 1), may_fail=True)
-        seen[name] = "read" if found.status < 400 else f"{found.status} {found.code}"
-        if found.status >= 400:
-            seen["code"] = found.code
+        response = read(asker, "moments", session, (offset, 1), may_fail=True)
+        seen[name] = "read" if response.status < 400 else f"{response.status} {response.code}"
+        if response.status >= 400:
+            seen["code"] = response.code
     return seen
 
 
@@ -199,8 +199,8 @@ def _timestamp_bounds(asker: Asker) -> Observation:
 )
 def _filter_ranges(asker: Asker) -> Observation:
     session, counted = counted_session(asker, "plain", FilterPredicate="c1 = 20000")
-    found = read(asker, "plain", session, (20_000, 10))
-    rows = "refused" if found.is_refusal else found.table()["c1"].to_pylist()
+    response = read(asker, "plain", session, (20_000, 10))
+    rows = "refused" if response.is_refusal else response.table()["c1"].to_pylist()
     return {"record_count": counted, "range": rows}
 
 
@@ -209,8 +209,8 @@ def _kept(asker: Asker, text: str) -> Observation:
     body: dict[str, Any] = {"RequiredDataColumns": ["c1", "c2"], "FilterPredicate": text}
     members = open_session(asker, "plain", SplitOptions=SIZE, **body).need().members
     splits = range(int(members["SplitsCount"]))
-    found = [read(asker, "plain", members["SessionId"], {"Index": index}) for index in splits]
-    return {"rows": sum(one.table().num_rows for one in found)}
+    responses = [read(asker, "plain", members["SessionId"], {"Index": index}) for index in splits]
+    return {"rows": sum(response.table().num_rows for response in responses)}
 
 
 asks(

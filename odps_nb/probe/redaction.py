@@ -55,9 +55,9 @@ class Redactor:
         if isinstance(value, str):
             return self.text(value)
         if isinstance(value, Mapping):
-            return {key: self.value(one) for key, one in value.items()}
+            return {key: self.value(item) for key, item in value.items()}
         if isinstance(value, (list, tuple)):
-            return [self.value(one) for one in value]
+            return [self.value(item) for item in value]
         if not isinstance(value, bool) and value in self._row_counts:
             return "<rows>"
         return value
@@ -66,8 +66,8 @@ class Redactor:
         """Hide the columns and row count in a response about the user's table."""
         schema = members.get("DataSchema")
         for key in ("DataColumns", "PartitionColumns"):
-            for one in schema.get(key) or [] if isinstance(schema, Mapping) else []:
-                self.number(one.get("Name"), "column")
+            for column in schema.get(key) or [] if isinstance(schema, Mapping) else []:
+                self.number(column.get("Name"), "column")
         rows = members.get("RecordCount")
         if isinstance(rows, int) and rows > 1:
             self._row_counts |= {rows - 1, rows, rows + 1}
@@ -81,9 +81,11 @@ def shown_members(members: Mapping[str, Any]) -> dict[str, Any]:
 
 def shown_headers(headers: Mapping[str, str]) -> dict[str, str]:
     """Return the headers that may be shown."""
-    found = {key.lower(): value for key, value in headers.items()}
+    lowered = {key.lower(): value for key, value in headers.items()}
     return {
-        key: found[key] for key in SHOWN_HEADERS if key in found and _WORD.fullmatch(found[key])
+        key: lowered[key]
+        for key in SHOWN_HEADERS
+        if key in lowered and _WORD.fullmatch(lowered[key])
     }
 
 
@@ -104,7 +106,7 @@ def _plain(value: Any) -> Any:
     if isinstance(value, str):
         return value if _WORD.fullmatch(value) else "<text>"
     if isinstance(value, Mapping):
-        return {str(key)[:60]: _plain(one) for key, one in value.items()}
+        return {str(key)[:60]: _plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_plain(one) for one in value[:50]]
+        return [_plain(item) for item in value[:50]]
     return value if isinstance(value, (int, float, bool)) or value is None else "<other>"

@@ -34,20 +34,20 @@ class Finding:
 _STAND_INS = {"table": "plain", ANY: "empty"}
 """Kind of table that the probe creates if the user has named no table."""
 QUESTIONS: tuple[Question, ...] = tuple(
-    one for module in (services, reads, sql, writes) for one in module.QUESTIONS
+    question for module in (services, reads, sql, writes) for question in module.QUESTIONS
 )
 
 
 def choose(ids: Iterable[str] = ()) -> tuple[Question, ...]:
     """Return the questions with these ids (all if empty); raise `ConfigError` for an unknown id."""
-    wanted = set(ids)
-    if unknown := wanted - {one.id for one in QUESTIONS}:
+    chosen = set(ids)
+    if unknown := chosen - {question.id for question in QUESTIONS}:
         raise ConfigError(
             f"there is no question with the id {', '.join(sorted(unknown))}",
             option="only",
             hint="run odps-nb probe --list to see all ids",
         )
-    return tuple(one for one in QUESTIONS if not wanted or one.id in wanted)
+    return tuple(question for question in QUESTIONS if not chosen or question.id in chosen)
 
 
 class Prober:
@@ -171,10 +171,10 @@ def _redactor(profile: Profile, table: TableName | None, scratch: TableName | No
     for url in (profile.endpoint, profile.tunnel_endpoint):
         redactor.hide(url and urlsplit(url).netloc, "host")
         redactor.hide(url and urlsplit(url).hostname, "host")
-    for one in (table, scratch):
-        if one is not None:
-            redactor.hide(one.project, "project")
-            redactor.hide(one.schema, "schema")
+    for table_name in (table, scratch):
+        if table_name is not None:
+            redactor.hide(table_name.project, "project")
+            redactor.hide(table_name.schema, "schema")
     if table is not None:
         redactor.hide(table.table, "table")
     return redactor

@@ -45,9 +45,9 @@ def _fill_plain(asker: Asker) -> None:
 
 
 def _fill_parts(asker: Asker) -> None:
-    for place in (1, 2):
-        rows = pa.table({"c1": pa.array([place], pa.int64()), "c2": ["t"]})
-        load(asker, "parts", rows, f"p1=x{place}/p2=y{place}")
+    for number in (1, 2):
+        rows = pa.table({"c1": pa.array([number], pa.int64()), "c2": ["t"]})
+        load(asker, "parts", rows, f"p1=x{number}/p2=y{number}")
 
 
 def _fill_moments(asker: Asker) -> None:
@@ -113,10 +113,10 @@ class Scratch:
         for name in self._names.values():
             self._begin()
             try:
-                found = self._asker.storage.control(GetTable(table=name))
+                info = self._asker.storage.control(GetTable(table=name))
             except NotFoundError:
                 continue
-            if found.comment != MARK:
+            if info.comment != MARK:
                 raise ConfigError(
                     f"the table {name} already exists and was not created by a probe",
                     option="write",

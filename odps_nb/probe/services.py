@@ -13,13 +13,13 @@ asks = QUESTIONS.asks
 
 @asks(
     "Which services transfer rows, and does transfer='auto' find one of them?",
-    {"auto": tuple(str(one) for one in Transfer)},
+    {"auto": tuple(str(transfer) for transfer in Transfer)},
     ANY,
 )
 def _transfer_services(asker: Asker) -> Observation:
     """Open a session by each service; only their status and error code are recorded."""
     checks = asker.check_transfers(ANY)
-    seen: Observation = {str(one.service): answer_of(one) for one in checks}
+    seen: Observation = {str(check.service): answer_of(check) for check in checks}
     chosen = choice_among(checks, TransferMode.AUTO)
     return {**seen, "auto": str(chosen.service) if chosen.ok else "none"}
 

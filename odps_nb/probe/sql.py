@@ -149,14 +149,14 @@ def _result_limit(asker: Asker) -> Observation:
     target = _plain_result(asker)
     seen: Observation = {}
     for name, limited in (("limited", True), ("unlimited", False)):
-        made = asker.send("InstanceCreateReadSession", target, body={"EnableLimit": limited})
-        session = {"SessionId": made.members.get("DownloadID")}
+        created = asker.send("InstanceCreateReadSession", target, body={"EnableLimit": limited})
+        session = {"SessionId": created.members.get("DownloadID")}
 
         def again(session: dict[str, Any] = session) -> Response:
             return asker.send("InstanceGetReadSession", target, session).need()
 
-        found = asker.ready(made, again)
-        seen[name] = "refused" if found.is_refusal else found.members.get("RecordCount")
+        response = asker.ready(created, again)
+        seen[name] = "refused" if response.is_refusal else response.members.get("RecordCount")
     return seen
 
 
@@ -177,8 +177,8 @@ def _result_without_session(asker: Asker) -> Observation:
         ("counted", False, {"Count": 5}),
     ):
         body = {"TaskName": "AnonymousSQLTask", "QueryId": 0, "EnableLimit": limited, "Columns": []}
-        found = asker.send("InstanceRead", target, params, body, kind="rows")
-        seen[name] = "refused" if found.is_refusal else found.table().num_rows
+        response = asker.send("InstanceRead", target, params, body, kind="rows")
+        seen[name] = "refused" if response.is_refusal else response.table().num_rows
     return seen
 
 

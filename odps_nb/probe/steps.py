@@ -29,8 +29,8 @@ STREAM = "s0"
 
 def open_session(asker: Asker, table: str, *, may_deny: bool = False, **body: object) -> Response:
     """Create a read session and wait for it; split by rows unless ``SplitOptions`` is set."""
-    said = {"SplitOptions": ROW_OFFSET, **body}
-    response = asker.send("TableCreateReadSession", table, body=said, may_deny=may_deny)
+    request_body = {"SplitOptions": ROW_OFFSET, **body}
+    response = asker.send("TableCreateReadSession", table, body=request_body, may_deny=may_deny)
     session = {"SessionId": response.members.get("SessionId")}
     return asker.ready(response, lambda: asker.send("TableGetReadSession", table, session).need())
 
@@ -41,7 +41,7 @@ def columns_of(members: Mapping[str, Any]) -> dict[str, str]:
     listed = [*(schema.get("DataColumns") or []), *(schema.get("PartitionColumns") or [])]
     if not listed:
         raise CannotTell("the session has no columns")
-    return {str(one.get("Name")): str(one.get("Type")).upper() for one in listed}
+    return {str(column.get("Name")): str(column.get("Type")).upper() for column in listed}
 
 
 def counted_session(asker: Asker, table: str, **body: Any) -> tuple[str, int]:
@@ -88,8 +88,8 @@ class ProbeUpload:
     def __init__(self, asker: Asker, table: str, partition: str = "", **flags: str) -> None:
         self._asker, self._table = asker, table
         body = {"PartialPartitionSpec": partition, "Flags": flags}
-        made = asker.send("TableCreateWriteSession", table, body=body).need()
-        self.session = str(made.members.get("SessionId"))
+        response = asker.send("TableCreateWriteSession", table, body=body).need()
+        self.session = str(response.members.get("SessionId"))
 
     def send(
         self,
@@ -104,8 +104,8 @@ class ProbeUpload:
 
     def open(self, stream: str = STREAM, **body: object) -> Response:
         """Open a stream."""
-        said = {"StreamId": stream, "StreamVersion": 1, **body}
-        return self.send("TableCreateWriteStream", body=said)
+        request_body = {"StreamId": stream, "StreamVersion": 1, **body}
+        return self.send("TableCreateWriteStream", body=request_body)
 
     def put(
         self,

@@ -129,14 +129,14 @@ def _stream_takeover(asker: Asker) -> Observation:
     upload = ProbeUpload(asker, "into")
     old = upload.open(ExactlyOnceMode=True).need().members.get("AccessToken") or None
     upload.put(_rows(), token=old, offset=0).need()
-    place = {"StreamId": STREAM, "StreamVersion": 1, "ExactlyOnceMode": True}
-    taken = upload.send("TableGetWriteStream", {**place, "ExactlyOnceMode": "true"}, place)
-    if taken.is_refusal:
-        return taken.outcome()
-    new = taken.members.get("AccessToken") or None
+    stream = {"StreamId": STREAM, "StreamVersion": 1, "ExactlyOnceMode": True}
+    takeover = upload.send("TableGetWriteStream", {**stream, "ExactlyOnceMode": "true"}, stream)
+    if takeover.is_refusal:
+        return takeover.outcome()
+    new = takeover.members.get("AccessToken") or None
     return {
         "refused": False,
-        "offset": taken.members.get("RowOffset"),
+        "offset": takeover.members.get("RowOffset"),
         "old_token": upload.put(_rows(), token=old, offset=1).word,
         "new_token": upload.put(_rows(), token=new, offset=1).word,
     }
@@ -149,9 +149,9 @@ def _write_microseconds(asker: Asker) -> Observation:
     time = pa.array([moment], pa.timestamp("us"))
     upload = ProbeUpload(asker, "typed")
     upload.open().need()
-    found = upload.put(pa.table({"c1": numbers(), "d": day, "ts": time, "s": ["'"]}))
-    if found.is_refusal:
-        return found.outcome()
+    response = upload.put(pa.table({"c1": numbers(), "d": day, "ts": time, "s": ["'"]}))
+    if response.is_refusal:
+        return response.outcome()
     upload.finish()
     seen: Observation = {"refused": False}
     for unit in ("micro", "milli"):
@@ -192,8 +192,8 @@ def _reference(asker: Asker) -> str:
     """Write a row with a blob; return the blob's reference as read back. Sends eight requests."""
     upload, column = _blob_stream(asker, "blobs")
     uploaded = _send_blob(upload, column).need().members.get("BlobReference")
-    found = BlobReference.from_text(str(uploaded))
-    upload.put(pa.table({"c1": numbers(), "b": pa.array([found.raw], pa.binary())})).need()
+    reference = BlobReference.from_text(str(uploaded))
+    upload.put(pa.table({"c1": numbers(), "b": pa.array([reference.raw], pa.binary())})).need()
     upload.finish()
     cells = read_all(asker, "blobs")["b"].to_pylist()
     if not cells or not cells[0]:
@@ -206,9 +206,9 @@ def _reference(asker: Asker) -> str:
 @asks(f"Does BlobRead accept {MANY} references?", {"refused": False, "whole": True}, "blobs")
 def _blob_references(asker: Asker) -> Observation:
     body = {"BlobReferences": [_reference(asker)] * MANY}
-    found = asker.send("BlobRead", BLOB_TARGET, body=body, kind="data")
+    response = asker.send("BlobRead", BLOB_TARGET, body=body, kind="data")
     # the response also contains block checksums, so it may be longer than the blobs
-    return {**found.outcome(), "whole": len(found.data) >= MANY * len(CONTENT)}
+    return {**response.outcome(), "whole": len(response.data) >= MANY * len(CONTENT)}
 
 
 @asks("What separates levels in a blob's PartitionValues?", {"comma": "taken"}, "blob_parts")

@@ -55,7 +55,7 @@ def bind(
     written as a UTC instant for ``where=`` and Spark, but raises an error for SQL, which has no
     literal for an instant.
     """
-    place = _Place()
+    context = _Place()
     writer = Writer(target=target, timezone=timezone)
 
     def value_of(name: str, written: str) -> object:
@@ -75,15 +75,15 @@ def bind(
                     f"{{{braces}}} is not the name of a variable",
                     hint="assign the table or column name to a variable, and write {variable}",
                 )
-            place.last = "name"
+            context.last = "name"
             return _identifier(name, value_of(name, f"{{{name}}}"))
-        if (name := match["name"]) is None or place.is_member:
-            place.move(match)
+        if (name := match["name"]) is None or context.is_member:
+            context.move(match)
             return match[0]
         value = value_of(name, f":{name}")
         gap = " " if _WORD.match(text[max(0, match.start() - 1) : match.start()]) else ""
         try:
-            return gap + place.write(plain(value), writer, text[match.end() :])
+            return gap + context.write(plain(value), writer, text[match.end() :])
         except ArgumentError as error:
             error.add_note(f":{name}")
             raise
@@ -113,8 +113,8 @@ def bind_query(
         raise ArgumentError("the query is empty", hint="pass a statement, e.g. 'select 1'")
     if params is None:
         return query
-    given = {**split_settings(query)[0], **(settings or {})}
-    zone = given.get(SQL_ZONE) or timezone
+    merged_settings = {**split_settings(query)[0], **(settings or {})}
+    zone = merged_settings.get(SQL_ZONE) or timezone
     return bind(query, params, source=source, timezone=zone)
 
 
@@ -151,7 +151,7 @@ class _Place:
         """Format a value for this context; ``rest`` is the text after the placeholder."""
         before, is_inside = self._list_before(rest)
         values = value if isinstance(value, list) else [value]
-        if before == "not in" and any(one is None for one in values):
+        if before == "not in" and any(item is None for item in values):
             raise ArgumentError(
                 "a null cannot be bound after NOT IN: no row would match",
                 hint="remove nulls (.dropna()), and test with IS NOT NULL",
@@ -181,7 +181,7 @@ _IN = ("in", "not in")
 def _identifier(name: str, value: object) -> str:
     """Validate a table or column name, or a list of them, and return it in backticks."""
     if isinstance(value, (list, tuple)) and value:
-        return ", ".join(_identifier(name, one) for one in value)
+        return ", ".join(_identifier(name, item) for item in value)
     table = value if isinstance(value, TableName) else getattr(value, "name", None)
     if isinstance(table, TableName):
         text = str(table)

@@ -56,9 +56,9 @@ def plain(value: object) -> PlainValue:
     if type(value) in _PLAIN:
         return value  # type: ignore[return-value]
     for convert in (_of_pandas, _of_numpy, _of_arrow, _of_polars, _of_python, _of_others):
-        found = convert(value)
-        if found is not _UNKNOWN:
-            return found  # type: ignore[return-value]
+        converted = convert(value)
+        if converted is not _UNKNOWN:
+            return converted  # type: ignore[return-value]
     raise ArgumentError(f"a {type(value).__name__} cannot be bound", hint=_hint(value))
 
 
@@ -97,13 +97,13 @@ def _counted(values: Any) -> Any:
 
 
 def _listed(values: Any) -> list[PlainValue]:
-    found: list[PlainValue] = []
-    for one in _counted(values):
-        value = plain(one)
+    items: list[PlainValue] = []
+    for item in _counted(values):
+        value = plain(item)
         if isinstance(value, list):
             raise ArgumentError("a nested list cannot be bound", hint="bind a flat list")
-        found.append(value)
-    return found
+        items.append(value)
+    return items
 
 
 def _of_pandas(value: object) -> object:
@@ -113,17 +113,19 @@ def _of_pandas(value: object) -> object:
     if value is pandas.NaT or value is pandas.NA:
         return None
     if isinstance(value, pandas.Timestamp):
-        found = _of_numpy_time(value.to_datetime64())
-        if isinstance(found, Time):
-            return Time(found.nanoseconds, is_instant=value.tz is not None)
-        return found
+        converted = _of_numpy_time(value.to_datetime64())
+        if isinstance(converted, Time):
+            return Time(converted.nanoseconds, is_instant=value.tz is not None)
+        return converted
     if isinstance(value, pandas.Timedelta):
         return _of_numpy_time(value.to_timedelta64())
     if isinstance(value, (pandas.Series, pandas.Index, pandas.api.extensions.ExtensionArray)):
-        found = _listed(value)
+        converted = _listed(value)
         if getattr(value.dtype, "kind", "O") == "f":
-            return found
-        return [None if isinstance(one, float) and math.isnan(one) else one for one in found]
+            return converted
+        return [
+            None if isinstance(item, float) and math.isnan(item) else item for item in converted
+        ]
     return _UNKNOWN
 
 
@@ -226,9 +228,9 @@ def _of_others(value: object) -> object:
             ) from error
     tolist = getattr(value, "tolist", None)
     if callable(tolist):
-        found = tolist()
-        if type(found) is not type(value):
-            return plain(found)
+        converted = tolist()
+        if type(converted) is not type(value):
+            return plain(converted)
     return _UNKNOWN
 
 

@@ -90,8 +90,8 @@ class BlobColumn(DisplayedLive, Sequence[Blob]):
         column. After ``found = blobs.selected``, use ``df.loc[found.index]`` or
         ``found.odps.save(folder)``.
         """
-        places: Sequence[int] = () if self._gallery is None else self._gallery.selection
-        return self.pick(places).references()
+        positions: Sequence[int] = () if self._gallery is None else self._gallery.selection
+        return self.pick(positions).references()
 
     def close(self) -> None:
         """Close the gallery, keep its static output, and clear `selected`. Idempotent.
@@ -138,8 +138,8 @@ class BlobColumn(DisplayedLive, Sequence[Blob]):
         [25861, 30674]
         """
         fetch = self._fetching(compression, progress)
-        wanted = [blob.reference for blob in self._blobs]
-        return _nothing() if fetch is None else iter_records(fetch, wanted)
+        references = [blob.reference for blob in self._blobs]
+        return _nothing() if fetch is None else iter_records(fetch, references)
 
     def stream(
         self, *, compression: str | Compression | None = None, progress: Progress = None
@@ -160,8 +160,8 @@ class BlobColumn(DisplayedLive, Sequence[Blob]):
         mandelbrot.png (1,) b'\x89PNG'
         """
         fetch = self._fetching(compression, progress)
-        wanted = References(self._blobs)
-        return _nothing() if fetch is None else stream_blobs(fetch, wanted)
+        references = References(self._blobs)
+        return _nothing() if fetch is None else stream_blobs(fetch, references)
 
     def save(
         self,
@@ -207,11 +207,11 @@ class BlobColumn(DisplayedLive, Sequence[Blob]):
         ...     [path.name for path in paths]
         ['mountains.jpg', 'mandelbrot.png', 'julia.webp']
         """
-        fetch, wanted = self._fetching(compression, progress), References(self._blobs)
+        fetch, references = self._fetching(compression, progress), References(self._blobs)
         if fetch is None:
             Folder(Path(folder).expanduser())  # checks the folder
             return []
-        paths = save_blobs(fetch, wanted, folder, file_name=file_name, overwrite=overwrite)
+        paths = save_blobs(fetch, references, folder, file_name=file_name, overwrite=overwrite)
         return [path for path in paths if path is not None]
 
     def _fetching(self, compression: str | Compression | None, progress: Progress) -> Fetch | None:
@@ -219,25 +219,25 @@ class BlobColumn(DisplayedLive, Sequence[Blob]):
         return Fetch(self._blobs[0]._storage, coding, progress) if self._blobs else None
 
     def _glances(
-        self, places: Sequence[int], cancel: CancelToken | None = None
+        self, positions: Sequence[int], cancel: CancelToken | None = None
     ) -> Generator[StreamedBlob, None, None]:
         """Iterate over the blobs at these positions, with their heads and first bytes.
 
         Advancing the iterator closes the previous blob. Small blobs share a request; an error in
         one blob is raised only when that blob is read.
         """
-        return iter_glances([self._blobs[place] for place in places], cancel)
+        return iter_glances([self._blobs[position] for position in positions], cancel)
 
     def pick(self, places: Sequence[int]) -> BlobColumn:
         """Return the blobs at these positions, in this order, with captions and labels."""
         known = range(len(self._blobs)) if self._labels is None else self._labels
         captions = self._captions
-        places = [self._place(place) for place in places]
+        places = [self._place(position) for position in places]
         return BlobColumn(
-            [self._blobs[place] for place in places],
+            [self._blobs[position] for position in places],
             title=self._title,
-            captions=None if captions is None else [captions[place] for place in places],
-            labels=[known[place] for place in places],
+            captions=None if captions is None else [captions[position] for position in places],
+            labels=[known[position] for position in places],
             source=self._source,
             name=self._name,
         )
@@ -253,15 +253,15 @@ class BlobColumn(DisplayedLive, Sequence[Blob]):
 
     def _place(self, index: int) -> int:
         try:
-            place = operator.index(index)
+            position = operator.index(index)
         except TypeError:
             raise ArgumentError(
                 f"a {type(index).__name__} is not the position of a blob",
                 hint="pass a number or a slice, e.g. blobs[0] or blobs[:10]",
             ) from None
-        if not -len(self) <= place < len(self):
-            raise no_item("blob", place, len(self))
-        return place
+        if not -len(self) <= position < len(self):
+            raise no_item("blob", position, len(self))
+        return position
 
     def __len__(self) -> int:
         return len(self._blobs)

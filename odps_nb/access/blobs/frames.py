@@ -62,7 +62,7 @@ def blob_dtypes(connection: Connection, columns: Iterable[Column]) -> dict[str, 
 
 def tell_polars(columns: Iterable[Column]) -> None:
     """Add ``series.odps`` to polars if polars is loaded and there are BLOB columns."""
-    if "polars" in sys.modules and any(one.type.code is TypeCode.BLOB for one in columns):
+    if "polars" in sys.modules and any(column.type.code is TypeCode.BLOB for column in columns):
         from odps_nb.convert.blob_columns.blob_series import register_polars
 
         register_polars()
@@ -70,11 +70,11 @@ def tell_polars(columns: Iterable[Column]) -> None:
 
 def learn_heads(frame: pd.DataFrame) -> None:
     """Fetch the heads of the first blobs, if possible, so the frame shows their names and sizes."""
-    for place, dtype in enumerate(frame.dtypes):
+    for position, dtype in enumerate(frame.dtypes):
         source = getattr(dtype, "source", None)
         if isinstance(source, FrameBlobs):
             with suppress(OdpsNbError):
-                first = frame.iloc[:_LEARNED, place].tolist()
+                first = frame.iloc[:_LEARNED, position].tolist()
                 source.heads(first, progress=False, seconds=_PATIENCE)
 
 
@@ -111,8 +111,8 @@ class FrameBlobs:
     ) -> list[BlobHead | None]:
         """Return each blob's head, or ``None`` for a null; cancel the fetch after ``seconds``."""
         texts, known = _texts(references), self._known()
-        wanted = [text for text in dict.fromkeys(texts) if text and text not in known]
-        if wanted:
+        missing = [text for text in dict.fromkeys(texts) if text and text not in known]
+        if missing:
             token = self._open()._storage.operation()
             with ExitStack() as stack:
                 if seconds is not None:
@@ -120,7 +120,7 @@ class FrameBlobs:
                     alarm.daemon = True
                     alarm.start()
                     stack.callback(alarm.cancel)
-                self._fetch(wanted, progress, token)
+                self._fetch(missing, progress, token)
             known |= self._heads
         return [None if text is None else known[text] for text in texts]
 
@@ -128,12 +128,12 @@ class FrameBlobs:
         self, references: Sequence[Any], labels: Sequence[Any], limit: int, title: str
     ) -> BlobColumn:
         """Return the first non-null blobs, captioned with the labels of their rows."""
-        rows = [(place, text) for place, text in enumerate(_texts(references)) if text][:limit]
+        rows = [(row, text) for row, text in enumerate(_texts(references)) if text][:limit]
         return BlobColumn(
             [self._handle(text) for _, text in rows],
             title=title,
-            captions=[f"row {labels[place]}" for place, _ in rows],
-            labels=[labels[place] for place, _ in rows],
+            captions=[f"row {labels[row]}" for row, _ in rows],
+            labels=[labels[row] for row, _ in rows],
             source=self,
         )
 
@@ -141,9 +141,9 @@ class FrameBlobs:
         self, references: Sequence[Any], folder: Any, options: Mapping[str, Any]
     ) -> list[Path | None]:
         """Save the blobs and return the paths, with ``None`` for a null. See `BlobColumn.save`."""
-        given = dict(options)
-        fetch = self._options(given.pop("compression", None), given.pop("progress", None))
-        return save_blobs(fetch, References(references), folder, **given)
+        remaining = dict(options)
+        fetch = self._options(remaining.pop("compression", None), remaining.pop("progress", None))
+        return save_blobs(fetch, References(references), folder, **remaining)
 
     def stream(
         self,
@@ -178,43 +178,47 @@ class FrameBlobs:
         return self._handles[text]
 
     def _known(self) -> dict[str, BlobHead]:
-        seen = {text: one.head for text, one in self._handles.items() if one.head is not None}
+        seen = {
+            text: handle.head for text, handle in self._handles.items() if handle.head is not None
+        }
         return {**seen, **self._heads}
 
-    def _fetch(self, wanted: Sequence[str], progress: Progress, cancel: CancelToken) -> None:
+    def _fetch(self, texts: Sequence[str], progress: Progress, cancel: CancelToken) -> None:
         from odps_nb.client.blob.response import fetch_blob_head
         from odps_nb.client.parallel.fan_out import fan_out
 
         connection = self._open()
         storage = connection._storage
         listener = listener_of(progress)
-        with ProgressTracker("blobs", f"{len(wanted)} heads", listener=listener) as tracker:
-            tracker.plan(items_total=len(wanted))
+        with ProgressTracker("blobs", f"{len(texts)} heads", listener=listener) as tracker:
+            tracker.plan(items_total=len(texts))
             tracker.phase(Phase.FETCHING)
 
-            def one(text: str, token: CancelToken) -> Iterator[tuple[str, BlobHead]]:
+            def fetch_head(text: str, token: CancelToken) -> Iterator[tuple[str, BlobHead]]:
                 reference = BlobReference(text)
                 yield text, fetch_blob_head(storage, reference, tracker=tracker, cancel=token)
 
-            jobs = (partial(one, text) for text in wanted)
-            found = fan_out(jobs, size=lambda _: 0, workers=_AT_A_TIME, cancel=cancel)
-            with closing(found):
-                for text, head in found:
+            jobs = (partial(fetch_head, text) for text in texts)
+            heads = fan_out(jobs, size=lambda _: 0, workers=_AT_A_TIME, cancel=cancel)
+            with closing(heads):
+                for text, head in heads:
                     self._heads[text] = head
                     tracker.add(items=1)
 
 
 def _texts(references: Sequence[Any]) -> list[str | None]:
-    return [None if is_missing(one) else reference_of(one).token for one in references]
+    return [
+        None if is_missing(reference) else reference_of(reference).token for reference in references
+    ]
 
 
 def _keeps(keep: Callable[[Blob], object], blob: Blob) -> bool:
-    kept = keep(blob)
+    verdict = keep(blob)
     try:
-        return bool(kept)
+        return bool(verdict)
     except Exception as error:  # truth values of arrays and data frames raise
         raise ArgumentError(
-            f"keep returned a {type(kept).__name__}, which is neither true nor false",
+            f"keep returned a {type(verdict).__name__}, which is neither true nor false",
             argument="keep",
             hint="return True or False",
         ) from error
@@ -231,11 +235,11 @@ def column_of_values(
             hint="pass a list or a BLOB column of a DataFrame; for one reference, odps.blob(…)",
         )
     source = _source_of(values, connection)
-    found = list(plain_values(values))
+    references = list(plain_values(values))
     index = getattr(values, "index", None)
-    labels = range(len(found)) if index is None or callable(index) else index
+    labels = range(len(references)) if index is None or callable(index) else index
     title = str(getattr(values, "name", None) or getattr(values, "title", None) or "blobs")
-    return source.gallery(found, labels, len(found) if limit is None else limit, title)
+    return source.gallery(references, labels, len(references) if limit is None else limit, title)
 
 
 def _source_of(column: Any, connection: Connection) -> FrameBlobs:
@@ -269,34 +273,34 @@ def column_of_frame(
     labels: list[Any] = []
     rows = range(len(frame)) if not hasattr(frame, "index") else frame.index
     values = zip(*(plain_values(frame[name]) for name in (column, *beside)), strict=True)
-    for label, (reference, *others) in zip(rows, values, strict=True):
+    for label, (reference, *caption_values) in zip(rows, values, strict=True):
         if len(blobs) == limit:
             break
         if not is_missing(reference):
             blobs.append(source._handle(reference_of(reference).token))
-            captions.append(_caption(label, beside, others))
+            captions.append(_caption(label, beside, caption_values))
             labels.append(label)
     return BlobColumn(blobs, title=column, captions=captions, labels=labels, source=source)
 
 
 def _column_names(frame: Any) -> list[Any]:
     names = getattr(frame, "column_names", None)  # only Arrow has ``column_names``
-    found = names if names is not None else getattr(frame, "columns", None)
-    if found is None or not hasattr(frame, "__getitem__"):
+    columns = names if names is not None else getattr(frame, "columns", None)
+    if columns is None or not hasattr(frame, "__getitem__"):
         raise ArgumentError(
             f"a {type(frame).__name__} is not a table with columns",
             argument="frame",
             hint="pass a pandas or polars DataFrame or an Arrow table; for one column, "
             "df['content'].odps.thumbnails()",
         )
-    return list(found)
+    return list(columns)
 
 
 def _caption(label: Any, names: Sequence[str], values: Sequence[Any]) -> str:
     row = ", ".join(map(str, label)) if isinstance(label, tuple) else str(label)
     shown = ["null" if is_missing(value) else str(value) for value in values]
-    told = shown if len(shown) == 1 else [f"{n}: {v}" for n, v in zip(names, shown, strict=True)]
-    return " · ".join([f"row {row}", *told])
+    parts = shown if len(shown) == 1 else [f"{n}: {v}" for n, v in zip(names, shown, strict=True)]
+    return " · ".join([f"row {row}", *parts])
 
 
 MAX_COUNTED = 10_000
@@ -316,29 +320,33 @@ def gather_blobs(
     """
     limit = check_count("limit", limit, at_least=0)
     path = find_blob_path(column, table.schema, table.name)
-    beside = [one.name for one in table.schema.columns if _is_short(one)][:_BESIDE]
-    found: list[tuple[Blob, str]] = []
+    beside = [candidate.name for candidate in table.schema.columns if _is_short(candidate)][
+        :_BESIDE
+    ]
+    pairs: list[tuple[Blob, str]] = []
     summary = ""
     if limit != 0:
         # With a limit, read one split at a time, as the first rows usually contain enough blobs.
         workers = None if limit is None else 1
         scan = read([path[0], *beside])._replacing()
         with closing(_references(scan, path, beside, workers)) as references:
-            made = (
-                (Blob(table.connection, BlobReference.from_text(one)), caption)
-                for one, caption in references
+            candidates = (
+                (Blob(table.connection, BlobReference.from_text(text)), caption)
+                for text, caption in references
             )
-            found = list(
-                islice((one for one in made if keep is None or _keeps(keep, one[0])), limit)
+            pairs = list(
+                islice(
+                    (pair for pair in candidates if keep is None or _keeps(keep, pair[0])), limit
+                )
             )
-            if len(found) == limit:
+            if len(pairs) == limit:
                 summary = _summary(limit, references, scan.row_count, searched=keep is not None)
     name = ".".join(path)
     return BlobColumn(
-        [blob for blob, _ in found],
+        [blob for blob, _ in pairs],
         title=f"{table.name}.{name}",
         summary=summary,
-        captions=[caption for _, caption in found] if beside else None,
+        captions=[caption for _, caption in pairs] if beside else None,
         source=FrameBlobs(table.connection),
         name=name,
     )
@@ -370,8 +378,8 @@ def _references(
     with closing(scan.batches(workers=workers)) as batches:
         for batch in batches:
             texts = [
-                pc.utf8_slice_codeunits(one.cast(pa.string()), 0, _SHOWN_VALUE).to_pylist()
-                for one in batch.columns[1:]
+                pc.utf8_slice_codeunits(array.cast(pa.string()), 0, _SHOWN_VALUE).to_pylist()
+                for array in batch.columns[1:]
             ]
             for row, cell in enumerate(batch.column(0).to_pylist()):
                 for reference in walk_blobs(cell, path[1:]):

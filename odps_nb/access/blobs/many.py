@@ -116,15 +116,15 @@ def save_blobs(
 
 
 def _name_of(blob: StreamedBlob, name: Callable[[int, BlobHead], str | None] | None) -> str:
-    wanted = None if name is None else name(blob.positions[0], blob.head)
-    if wanted is not None and not isinstance(wanted, str):
+    chosen = None if name is None else name(blob.positions[0], blob.head)
+    if chosen is not None and not isinstance(chosen, str):
         raise ArgumentError(
-            f"file_name= returned a {type(wanted).__name__}, not a file name",
+            f"file_name= returned a {type(chosen).__name__}, not a file name",
             argument="file_name",
             hint="return a string, or None for the name stored with the blob",
         )
-    given = safe_name(wanted or "")
-    return given or file_name_for(blob.file_name, blob.mime_type, blob.reference.token)
+    safe = safe_name(chosen or "")
+    return safe or file_name_for(blob.file_name, blob.mime_type, blob.reference.token)
 
 
 def stream_blobs(fetch: Fetch, references: References) -> Generator[StreamedBlob, None, None]:
@@ -150,10 +150,10 @@ def _files(
     )
 
 
-def _note_place(error: BaseException, place: int) -> None:
+def _note_place(error: BaseException, position: int) -> None:
     """Add a note with the blob's position to an exception, unless it already has one."""
     from odps_nb.client.blob.batch import place_note
 
-    note = place_note(place)
-    if not any(one.startswith(note) for one in getattr(error, "__notes__", ())):
+    note = place_note(position)
+    if not any(existing.startswith(note) for existing in getattr(error, "__notes__", ())):
         error.add_note(note)

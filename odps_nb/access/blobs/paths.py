@@ -91,18 +91,18 @@ def map_blobs(value: Any, odps: OdpsType, change: Callable[[Any, BlobPath], Any]
         if value is None:
             return None
         if isinstance(odps, ArrayType) and not isinstance(value, (str, bytes)):
-            return [mapped(one, odps.element, *path, "element") for one in value]
+            return [mapped(item, odps.element, *path, "element") for item in value]
         if isinstance(odps, MapType):
             pairs = value.items() if isinstance(value, dict) else value
             return [
-                (mapped(key, odps.key, *path, "key"), mapped(one, odps.value, *path, "value"))
-                for key, one in pairs
+                (mapped(key, odps.key, *path, "key"), mapped(item, odps.value, *path, "value"))
+                for key, item in pairs
             ]
         if isinstance(odps, StructType):
             types = {member.name: member.type for member in odps.fields}
             return {
-                name: mapped(one, types[name], *path, name) if name in types else one
-                for name, one in dict(value).items()
+                name: mapped(member, types[name], *path, name) if name in types else member
+                for name, member in dict(value).items()
             }
         return change(value, path) if odps.code is TypeCode.BLOB else value
 

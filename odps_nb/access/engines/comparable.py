@@ -51,7 +51,7 @@ def takes_value(column: Column, value: Value, sign: str = "=") -> bool:
 
 
 def _same_text(value: str, sign: str) -> bool:
-    if any(not one.isprintable() for one in value):
+    if any(not character.isprintable() for character in value):
         return False
     # Any string compares with an ASCII literal in the same way in UTF-8 and in UTF-16.
     return sign in ("=", "<>") or value.isascii()

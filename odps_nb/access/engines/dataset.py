@@ -63,9 +63,9 @@ def open_dataset(scan: Scan) -> TableDataset:
         )
     schema = scan._all_columns()
     if not plan.columns:
-        kept = columns_with_types(schema, is_readable, "a dataset")
-        if len(kept) < len(schema):
-            plan = replace(plan, columns=tuple(column.name for column in kept))
+        readable = columns_with_types(schema, is_readable, "a dataset")
+        if len(readable) < len(schema):
+            plan = replace(plan, columns=tuple(column.name for column in readable))
     return TableDataset(scan._copy(plan, None))
 
 
@@ -161,8 +161,8 @@ class TableDataset(UnionDataset):
         )
         schema = self._scan._all_columns()
         schema = text_as_binary(schema) if binary else schema
-        found = map(schema.find, self._plan.columns or schema.names)
-        columns = [column for column in found if column is not None]
+        matches = map(schema.find, self._plan.columns or schema.names)
+        columns = [column for column in matches if column is not None]
         require_arrow_types(columns, "a dataset")
         return narrow_schema(arrow_schema(columns, timestamp_unit=text, timezone=zone))
 
@@ -197,7 +197,7 @@ class TableDataset(UnionDataset):
             columns=columns_of(columns, filter, self.schema),
             filter=filter,
             list_partitions=lambda under: (
-                one.spec for one in iter_partitions(storage, table, *under)
+                info.spec for info in iter_partitions(storage, table, *under)
             ),
         )
         if plan is not None and limit is not None and filter is None:
@@ -246,7 +246,7 @@ class TableScanner:
 
         def collect(parts: Iterator[pa.Table], schema: pa.Schema) -> pa.Table:
             return pa.Table.from_batches(
-                [one for part in parts for one in part.to_batches(self._batch_size)], schema
+                [batch for part in parts for batch in part.to_batches(self._batch_size)], schema
             )
 
         return self._collected(self._columns, collect)
@@ -257,19 +257,19 @@ class TableScanner:
             return self.projected_schema.empty_table()
 
         def collect(parts: Iterator[pa.Table], schema: pa.Schema) -> pa.Table:
-            taken: list[pa.RecordBatch] = []
+            batches: list[pa.RecordBatch] = []
             left = num_rows
             while left > 0 and (part := next(parts, None)) is not None:
-                taken += part.slice(0, left).to_batches()
+                batches += part.slice(0, left).to_batches()
                 left -= part.num_rows
-            return pa.Table.from_batches(taken, schema)
+            return pa.Table.from_batches(batches, schema)
 
         return self._collected(self._columns, collect, limit=num_rows)
 
     def take(self, indices: Any) -> pa.Table:
         """Return rows by number, reading all rows up to the highest number."""
-        wanted = pa.array(indices, pa.int64())
-        return self.head((pc.max(wanted).as_py() or 0) + 1).take(wanted)
+        row_numbers = pa.array(indices, pa.int64())
+        return self.head((pc.max(row_numbers).as_py() or 0) + 1).take(row_numbers)
 
     def count_rows(self) -> int:
         """Count the rows of the result; without a filter, no rows are read."""

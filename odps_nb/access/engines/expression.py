@@ -110,7 +110,7 @@ def build(tree: Tree) -> pc.Expression:
         return pc.field(*tree.path)
     if isinstance(tree, Literal):
         return pc.scalar(tree.value)
-    arguments = [build(one) for one in tree.arguments]
+    arguments = [build(argument) for argument in tree.arguments]
     if tree.name == "is_in":
         if tree.option("null_matching_behavior") != 0:
             raise LookupError(tree.name)
@@ -144,18 +144,18 @@ class _Reader:
         self._values = pa.ipc.open_file(pickled).get_batch(0)
         data = pickled.to_pybytes()[_MAGIC + _PREFIX :]
         schema = flat.table_at(data, flat.root(data), _HEADER)
-        places = flat.tables(data, schema, _METADATA)
-        if len(places) > _MAX_NODES:
+        positions = flat.tables(data, schema, _METADATA)
+        if len(positions) > _MAX_NODES:
             raise FramingError("the expression is too long to parse")
         self._pairs = iter(
-            [(flat.text(data, at, 0).decode(), flat.text(data, at, 1).decode()) for at in places]
+            [(flat.text(data, at, 0).decode(), flat.text(data, at, 1).decode()) for at in positions]
         )
 
     def tree(self) -> Tree:
-        found = self._node(*next(self._pairs))
+        root = self._node(*next(self._pairs))
         if next(self._pairs, None) is not None:
             raise FramingError("the expression has trailing data")
-        return found
+        return root
 
     def _node(self, kind: str, value: str) -> Tree:
         if kind == "field_ref":
@@ -177,5 +177,5 @@ class _Reader:
                 arguments.append(self._node(inner, text))
         return ArrowCall(value, tuple(arguments), options)
 
-    def _value(self, place: str) -> Any:
-        return self._values.column(int(place))[0]
+    def _value(self, index: str) -> Any:
+        return self._values.column(int(index))[0]

@@ -142,9 +142,9 @@ class ForEngines(Instructive):
 
 
 def _tables(task: SplitTask) -> Iterator[pa.Table]:
-    some = False
+    has_rows = False
     for batch in task.batches():
-        some = True
+        has_rows = True
         yield pa.Table.from_batches([batch])
-    if not some:
+    if not has_rows:
         yield task.schema.empty_table()

@@ -50,9 +50,9 @@ def scan_polars(dataset: TableDataset) -> pl.LazyFrame:
                     break
 
     schema = polars.from_arrow(source.schema.empty_table()).schema
-    found: pl.LazyFrame = register_io_source(frames, schema=schema, is_pure=True)
+    lazy_frame: pl.LazyFrame = register_io_source(frames, schema=schema, is_pure=True)
     zones = {field.name: field.type.tz for field in dataset.schema if _has_zone(field.type)}
-    return found.with_columns(
+    return lazy_frame.with_columns(
         polars.col(name).dt.convert_time_zone(zone) for name, zone in zones.items()
     )
 
@@ -77,10 +77,10 @@ class _Unfiltered(TableDataset):
 
     def _arrow_schema(self, unit: TimeUnit | None = None) -> pa.Schema:
         schema = super()._arrow_schema(unit)
-        for place, field in enumerate(schema):
+        for index, field in enumerate(schema):
             if _has_zone(field.type):
                 kind = pa.timestamp(field.type.unit, "UTC")
-                schema = schema.set(place, field.with_type(kind))
+                schema = schema.set(index, field.with_type(kind))
         return schema
 
     def _check(

@@ -72,18 +72,18 @@ def plan_query(
     if filter is None or base.limit is not None:  # the limit must apply before the filter
         return plan
     tree = read(filter)
-    parts = [filter] if tree is None else [build(one) for one in parts_of(tree)]
-    said = [one for one in parts if _columns_in([one], arrow) & set(keys)]
+    parts = [filter] if tree is None else [build(part) for part in parts_of(tree)]
+    key_filters = [part for part in parts if _columns_in([part], arrow) & set(keys)]
     chosen = False
-    if said:
+    if key_filters:
         listed = list_partitions(() if tree is None else _fixed(tree, schema))
         in_base = covered(base.partitions or (PartitionSpec(),))
-        known = [one for one in listed if in_base(one)]
-        kept = _surviving(known, schema, arrow, said)
-        if not kept:
+        known = [spec for spec in listed if in_base(spec)]
+        surviving = _surviving(known, schema, arrow, key_filters)
+        if not surviving:
             return None
-        if len(kept) <= MAX_PARTITIONS and all(spec.has_name for spec in kept):
-            plan, chosen = replace(plan, partitions=tuple(kept)), True
+        if len(surviving) <= MAX_PARTITIONS and all(spec.has_name for spec in surviving):
+            plan, chosen = replace(plan, partitions=tuple(surviving)), True
     return plan if tree is None else _with_condition(plan, tree, set(keys) if chosen else set())
 
 
@@ -104,13 +104,13 @@ def columns_of(
 
 
 def _columns_in(expressions: Iterable[pc.Expression], schema: pa.Schema) -> set[str]:
-    found: set[str] = set()
-    for one in expressions:
-        names = fields_of(one)
+    columns: set[str] = set()
+    for expression in expressions:
+        names = fields_of(expression)
         if names is None:  # a column is needed if the expression is invalid without it
-            names = frozenset(n for n in schema.names if not _binds(one, schema, without=n))
-        found |= names
-    return found
+            names = frozenset(n for n in schema.names if not _binds(expression, schema, without=n))
+        columns |= names
+    return columns
 
 
 def _binds(expression: pc.Expression, schema: pa.Schema, *, without: str) -> bool:
@@ -125,7 +125,7 @@ def _binds(expression: pc.Expression, schema: pa.Schema, *, without: str) -> boo
 def _fixed(tree: Tree, schema: TableSchema) -> tuple[PartitionSpec, ...]:
     """Return specs of the partitions to list; listing thousands would take many requests."""
     parts = (_condition(part, schema, "") for part in parts_of(tree))
-    return fixed_partitions((one for one in parts if one is not None), schema.partition_columns)
+    return fixed_partitions((node for node in parts if node is not None), schema.partition_columns)
 
 
 def _surviving(
@@ -146,10 +146,12 @@ def _surviving(
         )
         for number, spec in enumerate(known)
     ]
-    for one in filters:
+    for expression in filters:
         try:
-            found = ds.FileSystemDataset(pieces, arrow, form, nowhere).get_fragments(filter=one)
-            pieces = list(found)
+            fragments = ds.FileSystemDataset(pieces, arrow, form, nowhere).get_fragments(
+                filter=expression
+            )
+            pieces = list(fragments)
         except pa.ArrowException:  # invalid in Arrow, but possibly valid in the engine
             continue
     return [known[int(piece.path)] for piece in pieces]
@@ -169,9 +171,11 @@ def _known_of(spec: PartitionSpec, schema: TableSchema, arrow: pa.Schema) -> pc.
 def _with_condition(plan: ReadPlan, tree: Tree, decided: set[str]) -> ReadPlan:
     """Add the conditions that can be pushed down; skip those that use only ``decided`` columns."""
     assert plan.schema is not None
-    found = (_condition(part, plan.schema, plan.timezone) for part in parts_of(tree))
+    conditions = (_condition(part, plan.schema, plan.timezone) for part in parts_of(tree))
     useful = tuple(
-        one for one in found if one is not None and not set(filter_columns(one)) <= decided
+        condition
+        for condition in conditions
+        if condition is not None and not set(filter_columns(condition)) <= decided
     )
     return replace(plan, condition=AllOf(useful)) if useful else plan
 
@@ -186,11 +190,11 @@ def _condition(tree: Tree, schema: TableSchema, zone: str, *, exact: bool = Fals
     if isinstance(tree, Literal):
         return None
     if tree.name in ("and_kleene", "or_kleene"):
-        parts = [_condition(one, schema, zone, exact=exact) for one in tree.arguments]
-        found = tuple(one for one in parts if one is not None)
-        if len(found) == len(parts):
-            return AllOf(found) if tree.name == "and_kleene" else AnyOf(found)
-        return found[0] if found and tree.name == "and_kleene" and not exact else None
+        parts = [_condition(argument, schema, zone, exact=exact) for argument in tree.arguments]
+        conditions = tuple(part for part in parts if part is not None)
+        if len(conditions) == len(parts):
+            return AllOf(conditions) if tree.name == "and_kleene" else AnyOf(conditions)
+        return conditions[0] if conditions and tree.name == "and_kleene" and not exact else None
     if tree.name == "invert":
         inner = _condition(tree.arguments[0], schema, zone, exact=True)
         return None if inner is None else Not(inner)
@@ -260,8 +264,8 @@ def _membership(tree: ArrowCall, schema: TableSchema) -> Node | None:
     column = _column(tree.arguments[0], schema)
     if column is None or kind_of(column.type) is ValueKind.BOOLEAN:
         return None
-    values = [_constant(one, column, "") for one in tree.among if one.is_valid]
-    known = tuple(one.value for one in values if one is not None)
+    values = [_constant(scalar, column, "") for scalar in tree.among if scalar.is_valid]
+    known = tuple(constant.value for constant in values if constant is not None)
     if not known or len(known) < len(values):
         return None
     among = IsIn(column_value(column), known)
@@ -283,5 +287,5 @@ def _null_test(tree: ArrowCall, schema: TableSchema) -> Node | None:
     column = _column(tree.arguments[0], schema) if tree.name in ("is_null", "is_valid") else None
     if column is None or not may_be_null_tested(column):
         return None
-    found = IsNull(column_value(column))
-    return found if tree.name == "is_null" else Not(found)
+    test = IsNull(column_value(column))
+    return test if tree.name == "is_null" else Not(test)

@@ -66,11 +66,11 @@ class Epochs:
 
     def set_epoch(self, epoch: int) -> None:
         """Set the epoch, which determines the row order; clear a loaded state of another epoch."""
-        wanted = check_count("epoch", epoch, at_least=0) or 0
-        if wanted >= SEEDS:
+        new_epoch = check_count("epoch", epoch, at_least=0) or 0
+        if new_epoch >= SEEDS:
             raise ArgumentError(f"epoch is {epoch}; it must be less than 2**32", argument="epoch")
-        if wanted != self.epoch:
-            self.epoch = wanted
+        if new_epoch != self.epoch:
+            self.epoch = new_epoch
             self.forget()
 
     def forget(self) -> None:
@@ -102,10 +102,10 @@ class Epochs:
             windows = self.source.windows(
                 storage, self._order, epoch=self.epoch, low=low, high=high, at=at
             )
-            made: Any = self.samples.make(storage, windows, begin % size)
-            with closing(windows), closing(made):
-                for place, sample in made:
-                    self.given = (shard, place - low, workers)
+            samples: Any = self.samples.make(storage, windows, begin % size)
+            with closing(windows), closing(samples):
+                for position, sample in samples:
+                    self.given = (shard, position - low, workers)
                     yield sample
 
     def _shard(self, worker: int, workers: int) -> int:
@@ -155,8 +155,10 @@ class Epochs:
             if saved.order.get(name) != value
         ]
         if wrong:
-            told = ", ".join(wrong)
-            raise ArgumentError(f"the state was saved with other settings: {told}", hint=_AFRESH)
+            differences = ", ".join(wrong)
+            raise ArgumentError(
+                f"the state was saved with other settings: {differences}", hint=_AFRESH
+            )
         shards = range(self.rank * saved.workers, (self.rank + 1) * saved.workers)
         for shard, rows in saved.given.items():
             count = self.world_size * saved.workers
@@ -172,8 +174,8 @@ class Epochs:
         """Return a source for the state's session or a new session; raise if the rows changed."""
         source = self.source
         if source.scan is not None:
-            wanted = saved.session_id
-            source = source.scan._row_source(read_ahead=source.read_ahead, session_id=wanted)
+            session_id = saved.session_id
+            source = source.scan._row_source(read_ahead=source.read_ahead, session_id=session_id)
         session = source.session
         if session.session_id == saved.session_id:
             if saved.rows != source.rows:

@@ -55,13 +55,13 @@ class EpochOrder:
         sizes = np.full(count, self.chunk_rows, np.int64)
         sizes[order == count - 1] = self.rows - (count - 1) * self.chunk_rows
         ends = np.cumsum(sizes)
-        for place in range(int(np.searchsorted(ends, low, "right")), count):
-            end = int(ends[place])
-            begin = end - int(sizes[place])
+        for index in range(int(np.searchsorted(ends, low, "right")), count):
+            end = int(ends[index])
+            begin = end - int(sizes[index])
             if begin >= high:
                 return
             first, last = max(begin, low), min(end, high)
-            offset = int(order[place]) * self.chunk_rows + first - begin
+            offset = int(order[index]) * self.chunk_rows + first - begin
             yield RowRangeSplit(offset, last - first)
 
     def permutation(self, *, epoch: int, at: int, count: int) -> npt.NDArray[np.int64]:

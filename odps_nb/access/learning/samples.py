@@ -56,12 +56,12 @@ class AsBatches:
         held: list[pa.Table] = []
         count = at = 0
         for start, table in windows:
-            taken = skip
-            while taken < table.num_rows:
-                piece = table.slice(taken, self.size - count)
+            offset = skip
+            while offset < table.num_rows:
+                piece = table.slice(offset, self.size - count)
                 held.append(piece)
-                count, taken = count + piece.num_rows, taken + piece.num_rows
-                at = start + taken
+                count, offset = count + piece.num_rows, offset + piece.num_rows
+                at = start + offset
                 if count == self.size:
                     yield at, _arrays(pa.concat_tables(held))
                     held, count = [], 0

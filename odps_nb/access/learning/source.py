@@ -72,16 +72,16 @@ class RowSource(SessionTask):
         table = pa.Table.from_batches(shown, self.schema)
         if not (order.shuffle and table.num_rows):
             return table
-        places = order.permutation(epoch=epoch, at=at, count=table.num_rows)
-        return table.combine_chunks().take(pa.array(places))
+        positions = order.permutation(epoch=epoch, at=at, count=table.num_rows)
+        return table.combine_chunks().take(pa.array(positions))
 
     def _arriving(
         self, storage: StorageClient, chunks: Iterator[RowRangeSplit]
     ) -> Generator[pa.RecordBatch, None, None]:
         """Iterate over the chunks' rows in order, reading several chunks at a time."""
-        while some := tuple(islice(chunks, GROUP)):
-            count = sum(chunk.count for chunk in some)
-            part = replace(self.session, splits=some, row_count=count, estimated_size=None)
+        while group := tuple(islice(chunks, GROUP)):
+            count = sum(chunk.count for chunk in group)
+            part = replace(self.session, splits=group, row_count=count, estimated_size=None)
             batches: Any = iter_batches(storage, part, workers=WORKERS, read_ahead=self.read_ahead)
             with closing(batches):
                 yield from batches
@@ -139,20 +139,20 @@ def _without_condition(scan: Scan) -> tuple[ReadPlan, RowFilter | None]:
         )
     if not plan.where:
         return plan, None
-    found = RowFilter.parse(plan.where, scan._all_columns(), timezone=plan.timezone)
+    row_filter = RowFilter.parse(plan.where, scan._all_columns(), timezone=plan.timezone)
     columns = plan.columns
     if columns:
         has = {name.casefold() for name in columns}
-        columns = (*columns, *(name for name in found.columns if name.casefold() not in has))
-    return replace(plan, where=None, columns=columns), found
+        columns = (*columns, *(name for name in row_filter.columns if name.casefold() not in has))
+    return replace(plan, where=None, columns=columns), row_filter
 
 
 def _numbered(scan: Scan, plan: ReadPlan, session_id: str | None) -> Scan:
     """Return a scan without a condition; it uses session ``session_id`` unless that has expired."""
     if session_id is None and plan is scan._plan:
         return scan
-    found = scan._replanned(plan, session_id)
+    numbered = scan._replanned(plan, session_id)
     with contextlib.suppress(SessionExpiredError, NotFoundError):
-        found._opened()
-        return found
+        numbered._opened()
+        return numbered
     return scan._replanned(plan)

@@ -100,12 +100,12 @@ class _ScanRows:
             as_they_are = plan.text.mode is not TextMode.BINARY and plan.increment is None
             # A session checks the names of partitions and columns.
             if scan._session is None and as_they_are and not plan.partitions and None not in named:
-                self._columns = tuple(one for one in named if one is not None)
+                self._columns = tuple(column for column in named if column is not None)
                 return self._columns
-            found = [known.find(column.name) for column in scan._shown_columns()]
+            originals = [known.find(column.name) for column in scan._shown_columns()]
             self._columns = tuple(
-                column if one is None else replace(column, comment=one.comment)
-                for column, one in zip(scan._shown_columns(), found, strict=True)
+                column if original is None else replace(column, comment=original.comment)
+                for column, original in zip(scan._shown_columns(), originals, strict=True)
             )
         return self._columns
 
@@ -207,9 +207,9 @@ class _ScanRows:
     ) -> Generator[Placed, None, None]:
         if scan._plan.limit is not None:
             rows = SelectedRows(scan, None, cancel)
-            some = rows.batches(workers=READERS, read_ahead=ahead, progress=False)
-            with closing(some):
-                for batch in some:
+            batches = rows.batches(workers=READERS, read_ahead=ahead, progress=False)
+            with closing(batches):
+                for batch in batches:
                     if tested is not None:
                         tested(batch.num_rows)
                     yield START, batch
@@ -219,7 +219,7 @@ class _ScanRows:
 
         def placed() -> Generator[Placed, None, None]:
             session = scan._opened(token=token)
-            found = iter_placed(
+            batches = iter_placed(
                 storage,
                 session,
                 begin,
@@ -228,8 +228,8 @@ class _ScanRows:
                 cancel=token,
                 tested=tested,
             )
-            with closing(found):
-                for place, batch in found:
+            with closing(batches):
+                for place, batch in batches:
                     yield place, scan._shown(batch, session)
 
         yield from scan._in_reach(placed, None, token)
@@ -238,12 +238,14 @@ class _ScanRows:
         """Return a new read of the rows that match a condition; `stop` cancels the read."""
         scan = self._scan
         if where is None:
-            made = scan._copy(replace(scan._plan, text=text), None)
+            selection = scan._copy(replace(scan._plan, text=text), None)
         else:
             plan = replace(self._filtered(where), text=text)
-            made = Scan(self.connection, plan, max_bytes=scan._max_bytes, progress=scan._progress)
+            selection = Scan(
+                self.connection, plan, max_bytes=scan._max_bytes, progress=scan._progress
+            )
         self._token = CancelToken()
-        return SelectedRows(made, None, self._token)
+        return SelectedRows(selection, None, self._token)
 
     def check(self, where: str) -> None:
         """Raise `ArgumentError` for a condition that `found` would reject."""
@@ -267,19 +269,19 @@ class _ScanRows:
         As in SQL, a null sorts below every value: first if ascending, last if descending.
         """
         text = self.sorting(order, where, most)
-        found = self._job.run(self.connection, text, shown=self._scan._plan.text)
-        return _ResultRows(found, title=self.title, like=self.columns)
+        result = self._job.run(self.connection, text, shown=self._scan._plan.text)
+        return _ResultRows(result, title=self.title, like=self.columns)
 
     def sorting(self, order: Order, where: str | None, most: int = MAX_SORTED) -> str:
         """Return the query that `ordered` runs."""
-        named = [name_in_sql(one.name) for one in self.columns]
+        named = [name_in_sql(column.name) for column in self.columns]
         text = f"select {', '.join(named) if self._scan._plan.columns else '*'} "
         return text + self.relation(where) + order_by(self.columns, order, most)
 
     @property
     def partitions(self) -> tuple[str, ...]:
         """The names of the partition columns, whose values charts show in their natural order."""
-        return tuple(one.name for one in self._scan._all_columns().partition_columns)
+        return tuple(column.name for column in self._scan._all_columns().partition_columns)
 
     def relation(self, where: str | None) -> str:
         """Return the FROM and WHERE clauses that select these rows in SQL."""
@@ -289,7 +291,11 @@ class _ScanRows:
                 "only whole tables and partitions can be sorted or drawn as a chart",
                 hint="explore a read without limit=, since= and changes=",
             )
-        conditions = [f"({one})" for one in (plan.where, where, _inside(plan.partitions)) if one]
+        conditions = [
+            f"({condition})"
+            for condition in (plan.where, where, _inside(plan.partitions))
+            if condition
+        ]
         text = f"from {quoted(plan.table)}"
         return text + (f" where {' and '.join(conditions)}" if conditions else "")
 
@@ -306,15 +312,15 @@ class _ScanRows:
     def code(self, where: str | None) -> str:
         """Return Python code that reads the same rows."""
         plan = self._scan._plan
-        both = [one for one in (plan.where, where) if one]
-        condition = " and ".join(f"({one})" for one in both) if len(both) > 1 else "".join(both)
+        both = [part for part in (plan.where, where) if part]
+        condition = " and ".join(f"({part})" for part in both) if len(both) > 1 else "".join(both)
         columns, since = list(plan.columns), plan.increment
         if since is not None:
-            columns = [one for one in columns if one != CHANGE.name]
-        said = [
+            columns = [name for name in columns if name != CHANGE.name]
+        arguments = [
             ("columns", columns or None),
             ("where", condition or None),
-            ("partitions", [str(one) for one in plan.partitions] or None),
+            ("partitions", [str(spec) for spec in plan.partitions] or None),
             ("limit", plan.limit),
             ("text", "binary" if plan.text.mode is TextMode.BINARY else None),
             ("char_padding", plan.text.char_padding or None),
@@ -322,22 +328,22 @@ class _ScanRows:
             ("until", since and since.end),
             ("changes", (since and since.changes) or None),
         ]
-        options = ", ".join(f"{key}={value!r}" for key, value in said if value is not None)
+        options = ", ".join(f"{key}={value!r}" for key, value in arguments if value is not None)
         return f"odps.table({_short_name(self)!r}).read({options})"
 
     def narrowed(self, columns: int) -> Rows:
         """Return a row source with only the first ``columns`` columns."""
-        plan, kept = self._scan._plan, self.columns[:columns]
+        plan, first_columns = self._scan._plan, self.columns[:columns]
         schema = self._scan._all_columns()
-        made = replace(
+        narrow_plan = replace(
             plan,
-            columns=tuple(column.name for column in kept),
+            columns=tuple(column.name for column in first_columns),
             partition_columns=tuple(column.name for column in schema.partition_columns),
             schema=schema,
         )
-        return _ScanRows(Scan(self.connection, made), kept)
+        return _ScanRows(Scan(self.connection, narrow_plan), first_columns)
 
-    def twin(self) -> Rows:
+    def copy(self) -> Rows:
         """Return a row source of the same rows that is read and stopped independently."""
         return _ScanRows(self._scan, self._columns)
 
@@ -379,8 +385,8 @@ class _ResultRows:
     @property
     def columns(self) -> tuple[Column, ...]:
         known = TableSchema(columns=tuple(self._like))
-        found = tuple(known.find(column.name) or column for column in self._result.schema)
-        return found[: self._first_columns]
+        columns = tuple(known.find(column.name) or column for column in self._result.schema)
+        return columns[: self._first_columns]
 
     @property
     def row_count(self) -> int:
@@ -464,9 +470,9 @@ class _ResultRows:
             for batch in self._numbered(start, STEP_ROWS, token):
                 if tested is not None:
                     tested(batch.num_rows)
-                kept = batch if row_filter is None else row_filter.apply(batch)
-                if kept.num_rows:
-                    yield RowPlace(0, row), self._shown(kept)
+                matches = batch if row_filter is None else row_filter.apply(batch)
+                if matches.num_rows:
+                    yield RowPlace(0, row), self._shown(matches)
                 row += batch.num_rows
 
     def selected(self, where: str | None, text: TextOptions) -> RowForms:
@@ -488,8 +494,10 @@ class _ResultRows:
 
     def ordered(self, order: Order, where: str | None, most: int = MAX_SORTED) -> Rows:
         text, result = self.sorting(order, where, most), self._result
-        found = self._job.run(self.connection, text, shown=result._text, settings=result.settings)
-        return _ResultRows(found, title=self.title, like=self.columns)
+        sorted_result = self._job.run(
+            self.connection, text, shown=result._text, settings=result.settings
+        )
+        return _ResultRows(sorted_result, title=self.title, like=self.columns)
 
     def sorting(self, order: Order, where: str | None, most: int = MAX_SORTED) -> str:
         return f"select * {self.relation(where)}{order_by(self.columns, order, most)}"
@@ -530,11 +538,11 @@ class _ResultRows:
     def narrowed(self, columns: int) -> Rows:
         return self._with(self._result, columns)
 
-    def twin(self) -> Rows:
+    def copy(self) -> Rows:
         return self._with(self._result, self._first_columns)
 
     def renewed(self) -> Rows:
-        return self.twin()  # `Result` opens a new session itself
+        return self.copy()  # `Result` opens a new session itself
 
     def _with(self, result: Result, columns: int | None) -> Rows:
         return _ResultRows(result, title=self._title, like=self._like, first_columns=columns)
@@ -553,8 +561,8 @@ def _short_name(rows: Rows) -> str:
 
 
 def _inside(partitions: Sequence[PartitionSpec]) -> str:
-    said = []
+    conditions = []
     for spec in partitions:
         parts = [f"{name_in_sql(key)} = {literal(value)}" for key, value in spec]
-        said.append(f"({' and '.join(parts)})")
-    return " or ".join(said)
+        conditions.append(f"({' and '.join(parts)})")
+    return " or ".join(conditions)

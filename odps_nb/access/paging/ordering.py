@@ -40,7 +40,7 @@ def can_be_sorted(column: Column) -> bool:
 
 def check_order(columns: Sequence[Column], order: Order) -> None:
     """Raise `ArgumentError` if a column to sort by is missing, repeated or not sortable."""
-    known = {one.name: one for one in columns}
+    known = {column.name: column for column in columns}
     for name, _ in order:
         if name not in known:
             raise ArgumentError(f"there is no column {name!r} to sort by")

@@ -46,17 +46,17 @@ def preview_rows(
     missing, or the service may have its own limit; the response does not show which (see
     ``preview_test.cpp``, the live tests of the C++ client).
     """
-    wanted, schema = check_count("rows", rows, at_least=0) or 0, table.schema
+    row_count, schema = check_count("rows", rows, at_least=0) or 0, table.schema
     names = check_columns(columns, schema, table.name) if columns is not None else schema.names
     keys = {column.name for column in schema.partition_columns}
-    if not 0 < wanted <= MOST_ROWS or (columns is not None and keys & set(names)):
+    if not 0 < row_count <= MOST_ROWS or (columns is not None and keys & set(names)):
         return None  # a preview of named columns omits partition columns
     specs = [check_partition(spec, schema, table.name) for spec in partitions]
     if len(specs) > 1 or table.connection._storage.transfer.current is not Transfer.STORAGE:
         return None
     request = Preview(
         table=table.name,
-        limit=wanted,
+        limit=row_count,
         partition=specs[0] if specs and specs[0].items else None,
         columns=() if columns is None else names,
     )
@@ -64,7 +64,7 @@ def preview_rows(
     expected = [column for name in names if (column := schema.find(name)) is not None]
     shown = text_as_binary(schema) if text.mode is TextMode.BINARY else schema
     try:
-        found = fetch_preview(
+        preview = fetch_preview(
             storage, request, columns=expected, shown=tuple(shown), text=text, tracker=tracker
         )
     except (InvalidRequestError, AccessDeniedError, NotFoundError):
@@ -78,11 +78,12 @@ def preview_rows(
         if asks_for_micro(error):
             return None
         raise
-    if found.num_rows < wanted:
+    if preview.num_rows < row_count:
         return None
-    tracker.add(rows=found.num_rows, decoded_bytes=found.nbytes, complete_bytes=found.nbytes)
+    tracker.add(rows=preview.num_rows, decoded_bytes=preview.nbytes, complete_bytes=preview.nbytes)
     zone = table.connection.profile.timezone
     batches = [
-        present_batch(batch, schema, timezone=zone) for batch in found.slice(0, wanted).to_batches()
+        present_batch(batch, schema, timezone=zone)
+        for batch in preview.slice(0, row_count).to_batches()
     ]
     return pa.Table.from_batches(batches).select(list(names))

@@ -76,22 +76,22 @@ def plan_read(
             "splits and split_bytes cannot be combined",
             hint="pass the number of splits, or the bytes per split",
         )
-    needs_schema = any(one is not None for one in (columns, where, partitions))
+    needs_schema = any(option is not None for option in (columns, where, partitions))
     schema = fetch_schema() if needs_schema else None
     condition = _condition(where, options.params, timezone)
     if schema is not None and condition is not None:
         # raises if the condition is invalid, before any request for rows
         RowFilter.parse(condition, schema, timezone=timezone, unit=options.timestamp_unit)
-    wanted: tuple[str, ...] = ()
+    selected: tuple[str, ...] = ()
     keys: tuple[str, ...] | None = None
     if schema is not None and columns is not None:
-        wanted = check_columns(columns, schema, table)
+        selected = check_columns(columns, schema, table)
         keys = tuple(column.name for column in schema.partition_columns)
     if increment is not None and increment.changes:
-        wanted = (*wanted, CHANGE.name)
+        selected = (*selected, CHANGE.name)
     return ReadPlan(
         table=table,
-        columns=wanted,
+        columns=selected,
         partition_columns=keys,
         partitions=() if schema is None else choose_partitions(partitions, schema, table, storage),
         where=condition,

@@ -49,7 +49,7 @@ def cells_of(column: Any, rows: int) -> list[Any]:
         values, marked = list(column), column.dtype.name == "blob"
     if not marked:
         return values
-    return [None if one is None else BlobReference.from_text(one) for one in values]
+    return [None if text is None else BlobReference.from_text(text) for text in values]
 
 
 def check_cells(
@@ -57,16 +57,18 @@ def check_cells(
 ) -> list[Any]:
     """Return the cells, with pandas' missing values as ``None``; raise for invalid content."""
     checked = []
-    for place, value in enumerate(values):
+    for offset, value in enumerate(values):
         cell = None if is_missing(value) else value
-        row = first_row + place
+        row = first_row + offset
         if cell is None and not column.nullable:
             raise _misfit("a required value is missing", column.name, row, value)
         try:
             checked.append(map_blobs(cell, column.type, partial(_leaf, column, row, image_format)))
         except (TypeError, ValueError, AttributeError):
-            wanted = format_type(column.type)
-            raise _misfit(f"the value is not of type {wanted}", column.name, row, value) from None
+            type_name = format_type(column.type)
+            raise _misfit(
+                f"the value is not of type {type_name}", column.name, row, value
+            ) from None
     return checked
 
 
@@ -176,11 +178,11 @@ def content_of(
     if isinstance(leaf, Blob):
         stream = leaf.open()
         return Content(stream, leaf.mime_type, leaf.file_name, leaf.size, stream.close)
-    given = leaf if isinstance(leaf, NewBlob) else NewBlob(leaf)
-    data, name = given.data, given.file_name
+    blob = leaf if isinstance(leaf, NewBlob) else NewBlob(leaf)
+    data, name = blob.data, blob.file_name
     size: int | None = None
     if is_picture(data) or is_array(data):
-        return _picture(given, image_format)
+        return _picture(blob, image_format)
     if isinstance(data, Path):
         name = name or data.name
         with contextlib.suppress(OSError):  # the upload will raise the error
@@ -189,17 +191,17 @@ def content_of(
         data = bytes(data)
         size = len(data)
     guessed = type_of_name(name) if name else None
-    return Content(data, given.mime_type or guessed, name, size)
+    return Content(data, blob.mime_type or guessed, name, size)
 
 
-def _picture(given: NewBlob, image_format: ImageFormat) -> Content:
+def _picture(blob: NewBlob, image_format: ImageFormat) -> Content:
     try:
-        data, name = encoded(given.data, image_format)
+        data, name = encoded(blob.data, image_format)
     except (OSError, ValueError, SyntaxError) as error:  # Pillow has no common error class
         raise ConversionError(
             f"the picture cannot be encoded as {image_format.name.upper()}: {error}",
-            source_type=type(given.data).__name__,
+            source_type=type(blob.data).__name__,
             target_type="blob",
             hint="call picture.load() to check whether the source file is damaged",
         ) from error
-    return Content(data, given.mime_type or image_format.mime, given.file_name or name, len(data))
+    return Content(data, blob.mime_type or image_format.mime, blob.file_name or name, len(data))

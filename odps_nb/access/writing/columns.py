@@ -14,7 +14,7 @@ from odps_nb.access.blob import Blob, NewBlob
 from odps_nb.access.writing.pictures import is_array, is_picture
 from odps_nb.access.writing.tabular import Chunks, as_tables, is_pandas, is_spark
 from odps_nb.client.sql.settings import texts_of
-from odps_nb.convert.arrow_schema import refuse_twins, table_schema
+from odps_nb.convert.arrow_schema import refuse_repeated_names, table_schema
 from odps_nb.convert.row_names import Names
 from odps_nb.errors import ArgumentError, ConversionError
 from odps_nb.schema import Column, OdpsType, PrimitiveType, TableSchema, TypeCode
@@ -53,7 +53,7 @@ def _partitioned(schema: TableSchema, items: Sequence[Column | str]) -> TableSch
             continue
         column = by_name.pop(item.casefold(), None)
         if column is None:
-            known = [one.name for one in schema.columns]
+            known = [candidate.name for candidate in schema.columns]
             raise ArgumentError(
                 f"the table has no column {item!r} to partition by",
                 hint=f"{did_you_mean(item, known)}to add the column, write its type: "
@@ -71,13 +71,13 @@ def partition_items(
     ``taken``: names of the other columns, which a generated name must not repeat.
     """
     if isinstance(partitioned_by, str):
-        if (made := parse_generated(partitioned_by, taken)) is not None:
-            return (made,)
+        if (generated := parse_generated(partitioned_by, taken)) is not None:
+            return (generated,)
         parts = [part.strip() for part in partitioned_by.split(",")]
         if any(len(part.split(None, 1)) > 1 for part in parts):
             return parse_columns(partitioned_by)
         return tuple(parts)
-    found: list[Column | str] = []
+    items: list[Column | str] = []
     for item in partitioned_by:
         if not isinstance(item, str):
             raise ArgumentError(
@@ -85,8 +85,8 @@ def partition_items(
                 argument="partitioned_by",
                 hint="pass column names, or strings such as 'ds string'",
             )
-        found += partition_items(item, taken)
-    return tuple(found)
+        items += partition_items(item, taken)
+    return tuple(items)
 
 
 def names_of(columns: str | Sequence[str]) -> tuple[str, ...]:
@@ -105,7 +105,7 @@ def is_text(columns: object) -> TypeGuard[str | Sequence[str]]:
     return isinstance(columns, str) or (
         isinstance(columns, (list, tuple))
         and bool(columns)
-        and all(isinstance(one, str) for one in columns)
+        and all(isinstance(item, str) for item in columns)
     )
 
 
@@ -125,8 +125,8 @@ def _data_columns(
                     argument="columns",
                     hint="pass types, e.g. {'id': 'bigint'}, or a list of values for each column",
                 )
-        made = (Column(name=name, type=parse_type(text)) for name, text in columns.items())
-        return TableSchema(columns=tuple(made))
+        parsed = (Column(name=name, type=parse_type(text)) for name, text in columns.items())
+        return TableSchema(columns=tuple(parsed))
     if isinstance(columns, pa.Schema):
         return table_schema(columns)
     if is_spark_type(columns):
@@ -183,41 +183,41 @@ def columns_of(
         from odps_nb.convert.frame_schema import frame_schema
 
         free = [str(name).casefold() not in types for name in sample.columns]
-        found = frame_schema(sample.loc[:, free], _is_blob)
-        return with_types(found, list(sample.columns), types), data
+        schema = frame_schema(sample.loc[:, free], _is_blob)
+        return with_types(schema, list(sample.columns), types), data
     fields = [field for field in sample.schema if field.name.casefold() not in types]
     # Make all columns nullable, because later writes may contain nulls.
     inferred = table_schema(pa.schema(fields)).columns
-    found = TableSchema(columns=tuple(replace(column, nullable=True) for column in inferred))
-    return with_types(found, sample.schema.names, types), data
+    schema = TableSchema(columns=tuple(replace(column, nullable=True) for column in inferred))
+    return with_types(schema, sample.schema.names, types), data
 
 
 def with_types(
     found: TableSchema, names: Sequence[str], types: Mapping[str, Column]
 ) -> TableSchema:
     """Return columns with these names: from ``types``, or otherwise from ``found``."""
-    refuse_twins([str(name) for name in names])
+    refuse_repeated_names([str(name) for name in names])
     chosen = (found.find(name) or replace(types[name.casefold()], name=name) for name in names)
     return TableSchema(columns=tuple(chosen))
 
 
 def check_types(types: Mapping[str, Column], schema: TableSchema, table: TableName) -> None:
     """Raise if a table lacks a column of ``types=``, or has another type for it."""
-    for wanted in types.values():
-        column = schema.find(wanted.name)
+    for expected in types.values():
+        column = schema.find(expected.name)
         if column is None:
             raise ArgumentError(
-                f"types names {wanted.name!r}, which is not a column of the data",
+                f"types names {expected.name!r}, which is not a column of the data",
                 argument="types",
-                hint=f"{did_you_mean(wanted.name, schema.names)}the columns are: "
+                hint=f"{did_you_mean(expected.name, schema.names)}the columns are: "
                 + ", ".join(schema.names[:20]),
             )
-        if column.type != wanted.type:
+        if column.type != expected.type:
             raise ArgumentError(
                 f"the column {column.name!r} of {table} is {column.type}, but types says "
-                f"{wanted.type}",
+                f"{expected.type}",
                 argument="types",
-                hint=f"omit {wanted.name!r} from types, or use a table with another name",
+                hint=f"omit {expected.name!r} from types, or use a table with another name",
             )
 
 
@@ -250,16 +250,16 @@ def partitioned(
     """
     known = {column.name.casefold() for column in columns.columns}
     keys = [key for key, _ in partition]
-    made = tuple(
+    added = tuple(
         types.get(key.casefold(), Column(name=key, type=PrimitiveType(TypeCode.STRING)))
         for key in keys
         if key.casefold() not in known
     )
     if partitioned_by is None:
-        return schema_of(replace(columns, columns=columns.columns + made), keys)
+        return schema_of(replace(columns, columns=columns.columns + added), keys)
     items = partition_items(partitioned_by, columns.names)
     typed = {item.name.casefold() for item in items if isinstance(item, Column)}
-    rest = tuple(c for c in (*columns.columns, *made) if c.name.casefold() not in typed)
+    rest = tuple(c for c in (*columns.columns, *added) if c.name.casefold() not in typed)
     return schema_of(replace(columns, columns=rest), partitioned_by)
 
 
@@ -270,9 +270,9 @@ def check_same_partitions(
     if partitioned_by is None:
         return
     items = partition_items(partitioned_by)
-    asked = [(i.name if isinstance(i, Column) else i).casefold() for i in items]
+    requested = [(i.name if isinstance(i, Column) else i).casefold() for i in items]
     keys = [column.name for column in schema.partition_columns]
-    if asked != [key.casefold() for key in keys]:
+    if requested != [key.casefold() for key in keys]:
         there = f"partitioned by {', '.join(keys)}" if keys else "not partitioned"
         raise ArgumentError(
             f"{table} already exists and is {there}",

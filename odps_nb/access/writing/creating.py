@@ -104,8 +104,8 @@ def create_and_write(
     check_overwrite(options.overwrite, options.partition, schema, table.name)
     create_table(storage, table.name, schema, table_options)
     table.reload()
-    with NewTable(storage, table.name) as made:
-        options = replace(options, index=None, before_commit=made.keep)
+    with NewTable(storage, table.name) as new_table:
+        options = replace(options, index=None, before_commit=new_table.keep)
         receipt = write_data(table, rows, options)
     table.reload()
     return receipt

@@ -64,8 +64,8 @@ def write_files(
     if not create or table_exists(storage, table.name):
         return _write(files, count, size, table, options)
     make_table(table, options)
-    with NewTable(storage, table.name) as made:
-        return _write(files, count, size, table, replace(options, before_commit=made.keep))
+    with NewTable(storage, table.name) as new_table:
+        return _write(files, count, size, table, replace(options, before_commit=new_table.keep))
 
 
 def make_table(table: Table, options: WriteOptions) -> None:
@@ -79,8 +79,8 @@ def _write(
     files: FolderFiles, count: int, size: int, table: Table, options: WriteOptions
 ) -> Receipt:
     target, options = checked(table, options)
-    given = WriteInput(lanes=(_chunks(files, target),), rows=count, blob_bytes=size)
-    return write_chunks(table, target, given, options)
+    write_input = WriteInput(lanes=(_chunks(files, target),), rows=count, blob_bytes=size)
+    return write_chunks(table, target, write_input, options)
 
 
 def checked(table: Table, options: WriteOptions) -> tuple[Target, WriteOptions]:
@@ -112,8 +112,8 @@ def _chunks(files: FolderFiles, target: Target) -> Iterator[Chunk]:
     first = 0
     for group in groups(files):
         yield chunk_of(group, first, target)
-        for one in group:  # after the upload, verify that the rows describe the sent bytes
-            one.require_unchanged()
+        for file in group:  # after the upload, verify that the rows describe the sent bytes
+            file.require_unchanged()
         first += len(group)
 
 
@@ -121,41 +121,42 @@ def groups(files: Iterable[FolderFile]) -> Iterator[list[FolderFile]]:
     """Divide files into groups; the rows of a group form one chunk."""
     held: list[FolderFile] = []
     size = 0
-    for one in files:
-        if held and (len(held) >= BLOB_ROWS or size + one.size > CHUNK_BYTES):
+    for file in files:
+        if held and (len(held) >= BLOB_ROWS or size + file.size > CHUNK_BYTES):
             yield held
             held, size = [], 0
-        held.append(one)
-        size += one.size
+        held.append(file)
+        size += file.size
     if held:
         yield held
 
 
 def chunk_of(group: list[FolderFile], first: int, target: Target) -> Chunk:
     """Return the rows of some files; ``first`` is the first row number, for error messages."""
-    names = [PurePosixPath(one.path).name for one in group]
+    names = [PurePosixPath(file.path).name for file in group]
     kinds = [
-        media_type(one.head(_HEAD), one.size, name) for one, name in zip(group, names, strict=True)
+        media_type(file.head(_HEAD), file.size, name)
+        for file, name in zip(group, names, strict=True)
     ]
     batch = pa.record_batch(
         [
-            pa.array([one.path for one in group]),
+            pa.array([file.path for file in group]),
             pa.array(names),
-            pa.array([one.size for one in group], pa.int64()),
+            pa.array([file.size for file in group], pa.int64()),
             pa.array(kinds),
-            pa.array([one.modified for one in group], pa.timestamp("ns", "UTC")),
+            pa.array([file.modified for file in group], pa.timestamp("ns", "UTC")),
         ],
         schema=FIELDS,
     )
-    fields = {name: place for place, name in enumerate(FIELDS.names)}
-    places = [fields.get(column.name.casefold()) for column in target.plain]
+    fields = {name: position for position, name in enumerate(FIELDS.names)}
+    positions = [fields.get(column.name.casefold()) for column in target.plain]
     plain = fit_batch(
-        batch, target.plain, places=places, first_row=first, conversions=target.conversions
+        batch, target.plain, places=positions, first_row=first, conversions=target.conversions
     )
     plain = fill_generated(plain, target.columns, first)
     content = [
-        NewBlob(one.file, mime_type=kind, file_name=name)
-        for one, kind, name in zip(group, kinds, names, strict=True)
+        NewBlob(file.file, mime_type=kind, file_name=name)
+        for file, kind, name in zip(group, kinds, names, strict=True)
     ]
     none = [None] * len(group)
     cells = {c.name: content if c.name.casefold() == CONTENT else none for c in target.blobs}

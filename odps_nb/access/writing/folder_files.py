@@ -70,10 +70,10 @@ class FolderFiles:
                 f"{self.folder} is not a folder", option="folder", hint="pass an existing folder"
             )
         count = size = 0
-        for one in self:
-            count, size = count + 1, size + one.size
-            if not os.access(one.file, os.R_OK):
-                raise _unreadable(one.file, PermissionError(13, "Permission denied"))
+        for file in self:
+            count, size = count + 1, size + file.size
+            if not os.access(file.file, os.R_OK):
+                raise _unreadable(file.file, PermissionError(13, "Permission denied"))
         if not count:
             raise ArgumentError(
                 f"no file in {self.folder} matches {' or '.join(self.patterns)}",
@@ -95,24 +95,27 @@ class FolderFiles:
             )
         for entry in self._entries(folder):
             path = below + entry.name
-            found = self._stat(entry, path)
-            if stat.S_ISDIR(found.st_mode):
+            status = self._stat(entry, path)
+            if stat.S_ISDIR(status.st_mode):
                 if self.recursive:
                     yield from self._walk(folder / entry.name, path + "/", (*above, real))
-            elif any(fnmatchcase(path if "/" in one else entry.name, one) for one in self.patterns):
-                _check_kind(entry.path, path, found)
+            elif any(
+                fnmatchcase(path if "/" in pattern else entry.name, pattern)
+                for pattern in self.patterns
+            ):
+                _check_kind(entry.path, path, status)
                 file = os.path.realpath(entry.path) if self.follow_links else f"{real}/{entry.name}"
                 yield FolderFile(
-                    file=Path(file), path=path, size=found.st_size, modified=found.st_mtime_ns
+                    file=Path(file), path=path, size=status.st_size, modified=status.st_mtime_ns
                 )
 
     def _entries(self, folder: Path) -> list[os.DirEntry[str]]:
         try:
-            with os.scandir(folder) as found:
-                entries = sorted(found, key=lambda entry: entry.name)
+            with os.scandir(folder) as scanned:
+                entries = sorted(scanned, key=lambda entry: entry.name)
         except OSError as error:
             raise _unreadable(folder, error) from error
-        return entries if self.hidden else [one for one in entries if one.name[0] != "."]
+        return entries if self.hidden else [entry for entry in entries if entry.name[0] != "."]
 
     def _stat(self, entry: os.DirEntry[str], path: str) -> os.stat_result:
         try:
@@ -127,8 +130,8 @@ class FolderFiles:
             raise _unreadable(entry.path, error) from error
 
 
-def _check_kind(file: str, path: str, found: os.stat_result) -> None:
-    if not stat.S_ISREG(found.st_mode):
+def _check_kind(file: str, path: str, status: os.stat_result) -> None:
+    if not stat.S_ISREG(status.st_mode):
         raise ConfigError(
             f"{file} is a pipe, socket or device, not a regular file",
             option="folder",

@@ -57,7 +57,7 @@ def open_write(
     storage = table.connection._storage
     token = storage.operation()
     if session is None:
-        made = open_write_session(
+        new_session = open_write_session(
             storage,
             table.name,
             partition=partition,
@@ -65,7 +65,7 @@ def open_write(
             shared=True,
             cancel=token,
         )
-        return OpenWrite(table, made, compression, conversions)
+        return OpenWrite(table, new_session, compression, conversions)
     if overwrite:
         raise ArgumentError("overwrite cannot be changed for an open session", hint="omit it")
     if isinstance(session, str):
@@ -225,22 +225,26 @@ class OpenWrite(DisplayedText):
         self._require_open()
         storage, ref = self._table.connection._storage, self._session.ref
         receipts = [*self._close_all(), *(streams or ())]
-        wanted = dict(_pair(one) for one in receipts)
+        versions = dict(_pair(receipt) for receipt in receipts)
         if self._session.names_streams:
             closed = dict(fetch_write_state(storage, ref).streams)
         else:
             closed = _closed_by_receipts(receipts)
-        for name, version in wanted.items():
+        for name, version in versions.items():
             if closed.get(name) != version:
                 raise ConflictError(
                     f"the service has no closed stream {name!r} of version {version}",
                     code="InvalidStreamState",
                     hint="close each stream before the commit",
                 )
-        chosen = closed if streams is None else wanted
+        chosen = closed if streams is None else versions
         self._session.commit(chosen.items())
         self._table.reload()
-        rows = {_pair(one): one.rows for one in receipts if isinstance(one, StreamReceipt)}
+        rows = {
+            _pair(receipt): receipt.rows
+            for receipt in receipts
+            if isinstance(receipt, StreamReceipt)
+        }
         self._committed = Committed(
             table=ref.table,
             session_id=ref.session_id,
@@ -305,23 +309,23 @@ class OpenWrite(DisplayedText):
             raise StateError("the write session was committed or aborted", hint="open another one")
 
 
-def _pair(one: StreamReceipt | tuple[str, int]) -> tuple[str, int]:
-    return (one.stream_id, one.version) if isinstance(one, StreamReceipt) else one
+def _pair(receipt: StreamReceipt | tuple[str, int]) -> tuple[str, int]:
+    return (receipt.stream_id, receipt.version) if isinstance(receipt, StreamReceipt) else receipt
 
 
 def _closed_by_receipts(receipts: Iterable[StreamReceipt | tuple[str, int]]) -> dict[str, int]:
     """Return the streams of receipts; the tunnel does not list closed streams."""
-    found = {}
-    for one in receipts:
-        if not isinstance(one, StreamReceipt):
+    versions = {}
+    for receipt in receipts:
+        if not isinstance(receipt, StreamReceipt):
             raise ArgumentError(
-                f"the stream {one[0]!r} was passed as a pair, but the tunnel, by which this "
+                f"the stream {receipt[0]!r} was passed as a pair, but the tunnel, by which this "
                 "write is done, does not report whether a stream is closed",
                 argument="streams",
                 hint="pass the receipts that close() returned in the other processes",
             )
-        found[one.stream_id] = one.version
-    return found
+        versions[receipt.stream_id] = receipt.version
+    return versions
 
 
 class OpenStream(DisplayedText):
@@ -379,9 +383,9 @@ class OpenStream(DisplayedText):
             )
         self._lane.require_open()
         before = self._lane.rows + self._rows
-        given = open_input(data, self._owner._target, workers=1, index=index)
+        write_input = open_input(data, self._owner._target, workers=1, index=index)
         token = self._owner._session.cancel
-        for lane in given.lanes:
+        for lane in write_input.lanes:
             for batch in fitted_batches(lane, self._uploader, token):
                 self._held.append(batch)
                 self._size += batch.nbytes

@@ -27,14 +27,14 @@ class ImageFormat:
     @classmethod
     def of(cls, name: str) -> ImageFormat:
         """Return the format by name: ``png``, ``jpeg``, ``webp`` or ``npy`` (arrays only)."""
-        found = _FORMATS.get(name.lower() if isinstance(name, str) else "")
-        if found is None:
+        image_format = _FORMATS.get(name.lower() if isinstance(name, str) else "")
+        if image_format is None:
             raise ArgumentError(
                 f"pictures cannot be encoded as {name!r}",
                 argument="image_format",
                 hint=f"choose one of {', '.join(_FORMATS)}",
             )
-        return found
+        return image_format
 
 
 _PLAIN = frozenset({"1", "L", "LA", "P", "RGB", "RGBA"})
@@ -52,7 +52,7 @@ _CHANNELS = {1: "L", 2: "LA", 3: "RGB", 4: "RGBA"}
 def is_picture(value: object) -> bool:
     """Whether this is a Pillow image; does not import Pillow."""
     return any(
-        (one.__module__, one.__name__) == ("PIL.Image", "Image") for one in type(value).__mro__
+        (base.__module__, base.__name__) == ("PIL.Image", "Image") for base in type(value).__mro__
     )
 
 
@@ -77,11 +77,11 @@ def unfit(value: Any, wanted: ImageFormat) -> tuple[str, str] | None:
     return None
 
 
-def _unfit_array(value: np.ndarray[Any, Any], wanted: ImageFormat) -> tuple[str, str] | None:
+def _unfit_array(value: np.ndarray[Any, Any], image_format: ImageFormat) -> tuple[str, str] | None:
     kind = f"an array of {value.dtype}, shape {value.shape},"
     if isinstance(value, np.ma.MaskedArray):
         return f"{kind} has a mask, which would be lost", "pass array.filled(…)"
-    if wanted.name == "npy":
+    if image_format.name == "npy":
         if value.dtype.hasobject:
             return f"{kind} holds Python objects", "convert it to a numeric dtype"
         return None
@@ -91,8 +91,8 @@ def _unfit_array(value: np.ndarray[Any, Any], wanted: ImageFormat) -> tuple[str,
             "pass uint8 with the shape (height, width) or (height, width, 1 to 4 channels), uint16 "
             "or bool with the shape (height, width), or image_format='npy'",
         )
-    if mode not in wanted.modes:
-        reason = f"{kind} has the mode {mode}, which {wanted.name.upper()} cannot store"
+    if mode not in image_format.modes:
+        reason = f"{kind} has the mode {mode}, which {image_format.name.upper()} cannot store"
         return reason, "pass image_format='png'"
     return None
 

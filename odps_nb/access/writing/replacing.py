@@ -39,15 +39,15 @@ class Remainder:
             return cls(table=target.table)
         from odps_nb.client.catalog import iter_partitions
 
-        found = iter_partitions(storage, target.table, target.fixed)
-        return cls(table=target.table, partitions=tuple(info.spec.checked() for info in found))
+        infos = iter_partitions(storage, target.table, target.fixed)
+        return cls(table=target.table, partitions=tuple(info.spec.checked() for info in infos))
 
     def drop(self, storage: StorageClient, written: Iterable[PartitionSpec]) -> None:
         """Drop the partitions that received no rows, one statement each, after the commit."""
         from odps_nb.client.sql.definitions import drop_partition
 
-        kept = {_loose(spec) for spec in written}
-        rest = [spec for spec in self.partitions if _loose(spec) not in kept]
+        received = {_loose(spec) for spec in written}
+        rest = [spec for spec in self.partitions if _loose(spec) not in received]
         for number, spec in enumerate(rest):
             try:
                 drop_partition(storage, self.table, spec, if_exists=True)

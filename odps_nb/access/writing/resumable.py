@@ -101,7 +101,7 @@ class _Upload:
 
     def begin(self, noted: Noted | None) -> Receipt | None:
         """Resume an earlier call's session or open one; if it was committed, return a receipt."""
-        total = sum(one.size for one in self.files)
+        total = sum(file.size for file in self.files)
         self.tracker.plan(rows_total=len(self.files), bytes_total=total or None)
         if noted is not None:
             ref = WriteSessionRef(
@@ -159,14 +159,14 @@ class _Upload:
 
     def _keep(self, noted: Noted, closed: set[str]) -> None:
         """Keep the closed streams whose files have not changed."""
-        here = {(one.path, one.size, one.modified) for one in self.files}
+        here = {(file.path, file.size, file.modified) for file in self.files}
         done: set[str] = set()
         for stream, files in noted.streams.items():
             paths = {path for path, _, _ in files}
             if stream in closed and here.issuperset(files) and done.isdisjoint(paths):
                 self.arrived[stream] = paths
                 done |= paths
-        sizes = sum(one.size for one in self.files if one.path in done)
+        sizes = sum(file.size for file in self.files if file.path in done)
         self.tracker.add(rows=len(done), items=len(done), item_bytes=sizes)
         self._say(f"{len(done):,} of {len(self.files):,} files arrived in an earlier call")
 
@@ -190,7 +190,7 @@ class _Upload:
         before = sum(map(len, self.arrived.values()))
         done = set().union(*self.arrived.values())
         try:
-            for group in groups(one for one in self.files if one.path not in done):
+            for group in groups(file for file in self.files if file.path not in done):
                 self._send(group)
             self.journal.commits(self.arrived)
             self.asked = True
@@ -201,7 +201,7 @@ class _Upload:
             raise
         self.journal.remove()
         self.table.reload()
-        sizes = [one.size for one in self.files]
+        sizes = [file.size for file in self.files]
         return self._receipt(self.session.ref, sizes, resumed=before)
 
     def _send(self, group: list[FolderFile]) -> None:
@@ -211,12 +211,12 @@ class _Upload:
         with self.session.open_stream(name) as stream:
             uploader = CellUploader(stream, self.target, self.table.connection)
             batch = uploader.finish(chunk_of(group, first, self.target))
-            for one in group:  # after the upload, verify that the rows describe the sent bytes
-                one.require_unchanged()
+            for file in group:  # after the upload, verify that the rows describe the sent bytes
+                file.require_unchanged()
             self.journal.add(stream.stream_id, group)
             stream.write([batch], self.options.compression)
             self.size += stream.close().size
-        self.arrived[stream.stream_id] = {one.path for one in group}
+        self.arrived[stream.stream_id] = {file.path for file in group}
 
     def _how_far(self) -> str:
         if self.asked:
@@ -286,7 +286,7 @@ class Journal:
 
     def add(self, stream_id: str, files: Iterable[FolderFile]) -> None:
         """Record the files whose rows are about to be sent to a stream."""
-        named = [[one.path, one.size, one.modified] for one in files]
+        named = [[file.path, file.size, file.modified] for file in files]
         self._append({"stream": stream_id, "files": named})
 
     def commits(self, streams: Iterable[str]) -> None:

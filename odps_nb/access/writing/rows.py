@@ -73,8 +73,8 @@ def write_data(table: Table, data: Any, options: WriteOptions) -> Receipt:
     if change is not None:
         data = change.narrowed(data, target, index=index)
         index = None if change.only_keys else index  # `narrowed` has removed the index
-    given = open_input(data, target, workers=options.workers, index=index)
-    return write_chunks(table, target, given, options)
+    write_input = open_input(data, target, workers=options.workers, index=index)
+    return write_chunks(table, target, write_input, options)
 
 
 def write_chunks(table: Table, target: Target, given: WriteInput, options: WriteOptions) -> Receipt:
@@ -126,11 +126,11 @@ class _Write:
     options: WriteOptions
     tracker: ProgressTracker
 
-    def run(self, given: WriteInput) -> Receipt:
+    def run(self, write_input: WriteInput) -> Receipt:
         from odps_nb.client.write.session import open_write_session
 
         began, storage = time.monotonic(), self.table.connection._storage
-        self.tracker.plan(rows_total=given.rows, bytes_total=given.blob_bytes or None)
+        self.tracker.plan(rows_total=write_input.rows, bytes_total=write_input.blob_bytes or None)
         token = storage.operation(self.options.cancel)
         remainder = Remainder.of(storage, self.target, self.options.overwrite)
         with open_write_session(
@@ -140,22 +140,22 @@ class _Write:
             overwrite=bool(self.options.overwrite),
             keyed=self.options.change is not None,
             only=None if self.options.change is None else self.options.change.only,
-            part_bytes=min(DEFAULT_PART_BYTES, PARTS_BYTES // max(1, len(given.lanes))),
+            part_bytes=min(DEFAULT_PART_BYTES, PARTS_BYTES // max(1, len(write_input.lanes))),
             tracker=self.tracker,
             cancel=token,
         ) as session:
-            done = list(self._lanes(session, given, token))
+            done = list(self._lanes(session, write_input, token))
             self.options.before_commit()
-            session.commit([one.stream for one in done])
-        remainder.drop(storage, (spec for one in done for spec in one.partitions))
+            session.commit([written.stream for written in done])
+        remainder.drop(storage, (spec for written in done for spec in written.partitions))
         return Receipt(
             table=self.table.name,
             partition=self.options.partition,
             overwrite=bool(self.options.overwrite),
-            rows=sum(one.stream.rows for one in done),
-            bytes=sum(one.stream.size for one in done),
-            blobs=sum(one.blobs for one in done),
-            blob_bytes=sum(one.blob_size for one in done),
+            rows=sum(written.stream.rows for written in done),
+            bytes=sum(written.stream.size for written in done),
+            blobs=sum(written.blobs for written in done),
+            blob_bytes=sum(written.blob_size for written in done),
             session_id=session.session_id,
             transfer=session.ref.transfer,
             streams=len(done),
@@ -164,10 +164,10 @@ class _Write:
         )
 
     def _lanes(
-        self, session: WriteSession, given: WriteInput, token: CancelToken
+        self, session: WriteSession, write_input: WriteInput, token: CancelToken
     ) -> Iterator[_Written]:
         """Write all streams in parallel; the first failure stops the others."""
-        lanes = given.lanes
+        lanes = write_input.lanes
         if len(lanes) > 1 and self.table.primary_key:
             # rows with the same key must stay in order, but streams are not ordered
             lanes = (chain.from_iterable(lanes),)

@@ -24,7 +24,7 @@ from odps_nb.convert.arrow_schema import (
     fit_object_column,
     fit_table,
     match_names,
-    refuse_twins,
+    refuse_repeated_names,
     refuse_unknown,
 )
 from odps_nb.convert.fitting.conversions import AS_THEY_ARE, Conversions
@@ -146,12 +146,14 @@ def open_input(
 
 
 def _require_columns(table: Any, target: Target) -> None:
-    given = list(table.columns if is_pandas(table) else table.schema.names)
-    names = [str(name) for name in given]
-    refuse_twins(names)
+    columns = list(table.columns if is_pandas(table) else table.schema.names)
+    names = [str(name) for name in columns]
+    refuse_repeated_names(names)
     present = {name.casefold() for name in names}
     fixed = {key.casefold() for key, _ in target.fixed}
-    free = [one for one in given if isinstance(one, str) and one.casefold() not in fixed]
+    free = [
+        column for column in columns if isinstance(column, str) and column.casefold() not in fixed
+    ]
     refuse_unknown(free, target.columns, lambda name: type_of_column(table, name))
     if not present - fixed:
         raise ConversionError(
@@ -258,8 +260,8 @@ def _frame_parts(
     cells: dict[str, list[Any]] = {}
     for column in target.blobs:
         name = named.get(column.name.casefold())
-        given = cells_of(None if name is None else frame[name], len(frame))
-        cells[column.name] = _checked(given, column, target, first_row)
+        raw_cells = cells_of(None if name is None else frame[name], len(frame))
+        cells[column.name] = _checked(raw_cells, column, target, first_row)
         frame = frame if name is None else frame.drop(columns=[name])
     plain = from_pandas(frame, target.plain, conversions=target.conversions, first_row=first_row)
     return plain, cells
@@ -281,14 +283,14 @@ def _arrow_cells(
         values = None if name is None else rows.column(name)
         if values is not None and values.null_count < rows.num_rows:
             check_leaf_types(values.type, column)
-        given = cells_of(values, rows.num_rows)
-        cells[column.name] = _checked(given, column, target, first_row)
+        raw_cells = cells_of(values, rows.num_rows)
+        cells[column.name] = _checked(raw_cells, column, target, first_row)
     return cells
 
 
-def _checked(given: list[Any], column: Column, target: Target, first_row: int) -> list[Any]:
+def _checked(raw_cells: list[Any], column: Column, target: Target, first_row: int) -> list[Any]:
     """Check cells, including the non-BLOB values in nested types with blobs, and return them."""
-    cells = check_cells(given, column, first_row=first_row, image_format=target.image_format)
+    cells = check_cells(raw_cells, column, first_row=first_row, image_format=target.image_format)
     if column.type.code is not TypeCode.BLOB:
         empty = [map_blobs(cell, column.type, lambda _leaf, _path: b"") for cell in cells]
         fit_object_column(empty, column, first_row=first_row, conversions=target.conversions)
@@ -344,11 +346,11 @@ def _chunks(tables: Chunks, target: Target) -> Iterator[Chunk]:
     for table in tables:
         _require_columns(table, target)
         if is_pandas(table):
-            found = _frame_chunks(_frame_without_fixed(table, target), target, row)
+            chunks = _frame_chunks(_frame_without_fixed(table, target), target, row)
         else:
             reader = table.to_reader() if isinstance(table, pa.Table) else table
-            found = _stream_chunks(reader, target, row)
-        for chunk in found:
+            chunks = _stream_chunks(reader, target, row)
+        for chunk in chunks:
             yield chunk
             row += chunk.rows
 

@@ -179,11 +179,11 @@ class Chunks:
     def peek(self) -> Any:
         """Return the first table without consuming it; ``None`` if there is none."""
         if not self._peeked:
-            found = next(self._tables(), None)
-            if found is None and self._empty is not None:
-                found = as_tables(self._empty(), self._names)
-            if found is not None:
-                self._peeked.append(found)
+            first = next(self._tables(), None)
+            if first is None and self._empty is not None:
+                first = as_tables(self._empty(), self._names)
+            if first is not None:
+                self._peeked.append(first)
         return self._peeked[0] if self._peeked else None
 
     def bound(self, names: Names) -> Chunks:
@@ -212,8 +212,8 @@ class Chunks:
                 raise self._mixed(item, f"after {self._rows:,} rows")
             else:
                 self._taken += 1
-                found = as_tables(item, self._names, index=self._index)
-                yield from found if isinstance(found, Chunks) else (found,)
+                converted = as_tables(item, self._names, index=self._index)
+                yield from converted if isinstance(converted, Chunks) else (converted,)
 
     def _gathered(self, first: Any) -> Any:
         """Return the next rows as a DataFrame, beginning with ``first``."""
@@ -254,4 +254,4 @@ def _size(row: Any) -> int:
     if isinstance(row, Mapping):
         values = row.values()
     sized = (str, bytes, bytearray, list, tuple, dict, np.ndarray)
-    return sum(getattr(one, "nbytes", len(one)) for one in values if isinstance(one, sized))
+    return sum(getattr(value, "nbytes", len(value)) for value in values if isinstance(value, sized))

@@ -66,11 +66,11 @@ class CellUploader:
             groups.setdefault((leaf.column_id, leaf.partition), []).append(leaf)
         for group in groups.values():
             self._upload(group)
-        found = iter(leaves)
+        references = iter(leaves)
         arrays = {}
         for column in self.target.blobs:
             cells = [
-                map_blobs(cell, column.type, lambda _leaf, _path: next(found).raw)
+                map_blobs(cell, column.type, lambda _leaf, _path: next(references).raw)
                 for cell in chunk.cells[column.name]
             ]
             arrays[column.name] = fit_object_column(
@@ -81,9 +81,9 @@ class CellUploader:
     def _joined(self, plain: pa.RecordBatch, blobs: Mapping[str, pa.Array]) -> pa.RecordBatch:
         """Join BLOB columns and other columns in the order of the target."""
         schema = arrow_schema(self.target.columns, for_write=True)
-        for place, name in enumerate(schema.names):
+        for position, name in enumerate(schema.names):
             if name not in blobs:  # use the batch's field, because it has the right time unit
-                schema = schema.set(place, plain.schema.field(name))
+                schema = schema.set(position, plain.schema.field(name))
         arrays = [blobs[name] if name in blobs else plain.column(name) for name in schema.names]
         return pa.record_batch(arrays, schema=schema)
 
@@ -108,7 +108,7 @@ class CellUploader:
         """
         names = {name.casefold() for name in self.stream.schema.key_columns}
         rows = chunk.plain.select(
-            [one for one in chunk.plain.schema.names if one.casefold() in names]
+            [name for name in chunk.plain.schema.names if name.casefold() in names]
         )
         return [_stream_of(rows.slice(row, 1)) for row in range(len(rows))] if names else []
 

@@ -117,14 +117,14 @@ def _find_key(table: Table) -> tuple[str, ...]:
 
 
 def _select(data: Any, names: Iterable[str]) -> Any:
-    wanted = {name.casefold() for name in names}
+    folded_names = {name.casefold() for name in names}
     if is_spark(data) or is_pandas(data):
-        return data[[name for name in data.columns if str(name).casefold() in wanted]]
-    kept = [name for name in data.schema.names if name.casefold() in wanted]
+        return data[[name for name in data.columns if str(name).casefold() in folded_names]]
+    columns = [name for name in data.schema.names if name.casefold() in folded_names]
     if isinstance(data, pa.Table):
-        return data.select(kept)
-    schema = pa.schema([field for field in data.schema if field.name in kept])
-    batches = (batch.select(kept) for batch in data)
+        return data.select(columns)
+    schema = pa.schema([field for field in data.schema if field.name in columns])
+    batches = (batch.select(columns) for batch in data)
     return pa.RecordBatchReader.from_batches(schema, batches)
 
 

@@ -30,10 +30,10 @@ def _hides_texts(kind: T) -> T:
         return value if value is None or isinstance(value, _Account) else _Unusable(type(value))
 
     @wraps(make)
-    def hiding(self: Any, *args: Any, **given: Any) -> None:
+    def hiding(self: Any, *args: Any, **kwargs: Any) -> None:
         args = tuple(map(secret, args))
-        given = Hidden((name, secret(value)) for name, value in given.items())
-        make(self, *args, **given)
+        kwargs = Hidden((name, secret(value)) for name, value in kwargs.items())
+        make(self, *args, **kwargs)
 
     kind.__init__ = hiding  # type: ignore[misc]
     return kind

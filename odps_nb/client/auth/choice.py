@@ -59,7 +59,7 @@ class SourceReport:
         names: dict[str, list[str]] = {}
         for name, why in self.unused:
             names.setdefault(why, []).append(name)
-        return [f"{', '.join(some)} ({why})" if some[0] else why for why, some in names.items()]
+        return [f"{', '.join(group)} ({why})" if group[0] else why for why, group in names.items()]
 
 
 class SettingsChoice:
@@ -94,13 +94,13 @@ class SettingsChoice:
     def take(self, offer: Offer) -> None:
         """Add what can be combined with the earlier offers, and record what was not used."""
         conflict = offer.problem or self._conflict(offer.settings)
-        taken = set() if offer.problem else self._fill(offer.settings, GENERAL_FIELDS)
+        accepted = set() if offer.problem else self._fill(offer.settings, GENERAL_FIELDS)
         if not conflict:
-            taken |= self._take_place(offer.settings) | self._take_account(offer.settings)
+            accepted |= self._take_place(offer.settings) | self._take_account(offer.settings)
         used, unused = [], []
         for name in offer.settings:
             shown = offer.names.get(name, name)
-            if name in taken:
+            if name in accepted:
                 used.append(shown)
             else:
                 unused.append((shown, conflict or self._reason(name)))
@@ -110,9 +110,9 @@ class SettingsChoice:
             self.findings.append(SourceReport(offer.source, tuple(used), tuple(unused)))
 
     def _fill(self, offered: Mapping[str, Any], names: Iterable[str]) -> set[str]:
-        taken = {name for name in names if name in offered and name not in self._found}
-        self._found.update((name, offered[name]) for name in taken)
-        return taken
+        accepted = {name for name in names if name in offered and name not in self._found}
+        self._found.update((name, offered[name]) for name in accepted)
+        return accepted
 
     def _conflict(self, offered: Mapping[str, Any]) -> str:
         """Return why the offer's endpoint or account cannot be combined with the chosen one."""
@@ -127,11 +127,13 @@ class SettingsChoice:
         """Take endpoint and tunnel from one source; schema and quota only for the same project."""
         ours, theirs = _endpoint(self._found), _endpoint(offered)
         is_place = theirs if not ours else offered.get("endpoint") and theirs == ours
-        taken = self._fill(offered, PLACE_FIELDS) if is_place or self._names_endpoint() else set()
+        accepted = (
+            self._fill(offered, PLACE_FIELDS) if is_place or self._names_endpoint() else set()
+        )
         project = offered.get("project")
         if project in (None, self._found.get("project", project)):
-            taken |= self._fill(offered, PROJECT_FIELDS)
-        return taken
+            accepted |= self._fill(offered, PROJECT_FIELDS)
+        return accepted
 
     def _names_endpoint(self) -> bool:
         """Whether only the arguments name an endpoint, to which a tunnel may be added."""
@@ -142,9 +144,9 @@ class SettingsChoice:
             if not self._application and all(offered.get(name) for name in APPLICATION):
                 self._application = Hidden((name, offered[name]) for name in APPLICATION)
             return set()
-        wanted = self.said.get("access_id")
-        if is_complete(self._account) or offered.get("access_id", wanted) != (
-            wanted or offered.get("access_id")
+        access_id = self.said.get("access_id")
+        if is_complete(self._account) or offered.get("access_id", access_id) != (
+            access_id or offered.get("access_id")
         ):
             return set()
         theirs = Hidden((name, offered[name]) for name in CREDENTIAL_FIELDS if name in offered)
@@ -168,7 +170,7 @@ def overridden(base: Mapping[str, Any], said: Mapping[str, Any]) -> Hidden:
 
     Raises `ConfigError` if the arguments contain a token without its id and key.
     """
-    kept = Hidden(base)
+    merged = Hidden(base)
     named = {name for name in CREDENTIAL_FIELDS if said.get(name)}
     if named == {"sts_token"}:
         raise ConfigError(
@@ -185,13 +187,13 @@ def overridden(base: Mapping[str, Any], said: Mapping[str, Any]) -> Hidden:
     else:
         left = set(APPLICATION) if _is_function(said.get("credentials")) else set()
     for name in {*CREDENTIAL_FIELDS} - left:
-        kept.pop(name, None)
+        merged.pop(name, None)
     if said.get("endpoint"):
         same = bool(base.get("endpoint")) and _endpoint(base) == _endpoint(said)
         lost = PLACE_FIELDS if base.get("endpoint") else ("region", "network")
         for name in () if same else lost:
-            kept.pop(name, None)
-    return Hidden({**kept, **said})
+            merged.pop(name, None)
+    return Hidden({**merged, **said})
 
 
 def is_complete(account: Mapping[str, Any]) -> bool:
@@ -213,10 +215,10 @@ def _same(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> bool:
 
 def _endpoint(settings: Mapping[str, Any]) -> str | None:
     try:
-        found = endpoint_of(settings)
+        endpoint = endpoint_of(settings)
     except ConfigError:  # an invalid region may be unused, or is reported later
         return None
-    return None if found is None else found.lower()
+    return None if endpoint is None else endpoint.lower()
 
 
 def _is_function(credentials: object) -> bool:

@@ -106,9 +106,9 @@ class Profile:
     def __post_init__(self) -> None:
         if isinstance(self.credentials, Account):
             self._expand(self.credentials)
-        for one in fields(self):
-            if isinstance(value := getattr(self, one.name, None), str):
-                object.__setattr__(self, one.name, type(value)(value.strip(BLANKS)))
+        for setting in fields(self):
+            if isinstance(value := getattr(self, setting.name, None), str):
+                object.__setattr__(self, setting.name, type(value)(value.strip(BLANKS)))
         lacking = [option for option in ("endpoint", "project") if not getattr(self, option)]
         object.__setattr__(self, "_source", self._make_source())
         if not self.bearer_token and self._source is None:
@@ -160,9 +160,9 @@ class Profile:
             object.__setattr__(self, name, value)
 
     def _make_source(self) -> CredentialSource | None:
-        given = any((self.access_id, self.access_key, self.sts_token, self.bearer_token))
+        has_keys = any((self.access_id, self.access_key, self.sts_token, self.bearer_token))
         command, ask = self.credential_process, self.credentials
-        if sum(map(bool, (given, command, ask))) > 1:
+        if sum(map(bool, (has_keys, command, ask))) > 1:
             raise _excluded()
         if ask is not None:
             if isinstance(ask, Account | type) or not callable(ask):
@@ -212,7 +212,11 @@ class Profile:
     def as_settings(self) -> dict[str, str]:
         """Return all settings except the credentials, as text."""
         apart = (*CREDENTIAL_FIELDS, "client_options", "_source", "transfer")
-        named = {one.name: getattr(self, one.name) for one in fields(self) if one.name not in apart}
+        named = {
+            setting.name: getattr(self, setting.name)
+            for setting in fields(self)
+            if setting.name not in apart
+        }
         settings = {key: str(value) for key, value in named.items() if value is not None}
         return settings | self.client_options.as_settings()
 
@@ -279,7 +283,7 @@ class Profile:
                 option=key,
                 hint=f"settings are: {', '.join(FIELDS)}",
             )
-        found, choice = resolve(name, sources.trimmed(keywords), env, first=first)
+        profile_name, choice = resolve(name, sources.trimmed(keywords), env, first=first)
         settings = choice.settings
         known = Hidden(settings | {"endpoint": endpoint_of(settings)})
         lacking = _absent(known, ("endpoint", "project"))
@@ -287,7 +291,7 @@ class Profile:
             lacking = _absent(known, ("access_id", "access_key"))
         if lacking:
             raise missing(lacking, choice, env)
-        return cls._of(settings, name=found)
+        return cls._of(settings, name=profile_name)
 
     @staticmethod
     def _findings(name: str | None) -> list[SourceReport]:
@@ -303,9 +307,9 @@ class Profile:
         The current key is copied, unless a credential provider renews it. If pyodps reads new
         temporary keys from a file, the profile keeps the old ones.
         """
-        said = sources.trimmed(hidden(keywords))
-        settings = vendor.from_pyodps(entry, needs_key=not said.get("credentials"))
-        return cls._of(overridden(settings, said))
+        overrides = sources.trimmed(hidden(keywords))
+        settings = vendor.from_pyodps(entry, needs_key=not overrides.get("credentials"))
+        return cls._of(overridden(settings, overrides))
 
     @classmethod
     def _from_settings(cls, settings: Mapping[str, Any], source: str, name: str | None) -> Profile:
@@ -316,11 +320,11 @@ class Profile:
         first = Offer(source, sources.stated(settings))
         return cls._resolved(name, Hidden(), first=first)
 
-    def _changed(self, said: Mapping[str, Any]) -> Profile:
+    def _changed(self, overrides: Mapping[str, Any]) -> Profile:
         """Return a copy with other settings, without mixing two accounts (see `overridden`)."""
-        names = (one.name for one in fields(self) if one.init)
+        names = (setting.name for setting in fields(self) if setting.init)
         old = Hidden((name, value) for name in names if (value := getattr(self, name)) is not None)
-        return type(self)._of(overridden(old, sources.trimmed(said)))
+        return type(self)._of(overridden(old, sources.trimmed(overrides)))
 
     @classmethod
     def _of(cls, settings: Mapping[str, Any], **more: Any) -> Profile:
@@ -356,18 +360,18 @@ class Profile:
 
     def __repr__(self) -> str:
         shown = []
-        for one in fields(self):
-            value = getattr(self, one.name, None)
-            if value is None or one.name in ("_source", "transfer"):
+        for setting in fields(self):
+            value = getattr(self, setting.name, None)
+            if value is None or setting.name in ("_source", "transfer"):
                 continue
-            if one.name == "credentials":
+            if setting.name == "credentials":
                 shown.append("credentials=<function>")
-            elif one.name in SECRET_NAMES:
-                shown.append(f"{one.name}=<hidden>")
-            elif one.name == "access_id":  # the id alone cannot sign requests
+            elif setting.name in SECRET_NAMES:
+                shown.append(f"{setting.name}=<hidden>")
+            elif setting.name == "access_id":  # the id alone cannot sign requests
                 shown.append(f"access_id={value[:4] + '…' if len(value) > 8 else '…'!r}")
-            elif value != one.default:
-                shown.append(f"{one.name}={value!r}")
+            elif value != setting.default:
+                shown.append(f"{setting.name}={value!r}")
         return f"Profile({', '.join(shown)})"
 
     def __reduce_ex__(self, _: Any) -> Any:

@@ -58,7 +58,7 @@ def derived(region: str, network: str) -> str:
             hint="pass network='vpc' inside the region's VPC; omit it elsewhere",
         )
     numbers = re.compile(r"[0-9]+")
-    known = {numbers.sub("", one) for one in REGIONS}
+    known = {numbers.sub("", name) for name in REGIONS}
     if region not in REGIONS and numbers.sub("", region) not in known:
         near = did_you_mean(region, REGIONS, most=1, cutoff=0.8)
         if near or not _REGION.fullmatch(region):
@@ -71,11 +71,11 @@ def derived(region: str, network: str) -> str:
 def check_endpoint(endpoint: str, region: str | None) -> None:
     """Raise if an endpoint of the vendor cannot work, or is in another region than ``region``."""
     parts = urlsplit(endpoint)
-    found = _HOST.fullmatch((parts.hostname or "").lower())
-    if found is None:
+    match = _HOST.fullmatch((parts.hostname or "").lower())
+    if match is None:
         return
     right = f"{parts.scheme}://{parts.netloc.lower()}/api"
-    if found["what"] == "dt":
+    if match["what"] == "dt":
         raise ConfigError(
             f"endpoint {endpoint} is the address of the tunnel, not of the service",
             option="endpoint",
@@ -86,9 +86,9 @@ def check_endpoint(endpoint: str, region: str | None) -> None:
         raise ConfigError(
             f"endpoint {endpoint} has no path", option="endpoint", hint=f"pass endpoint={right!r}"
         )
-    if region is not None and region != found["region"] and found["region"] in REGIONS:
+    if region is not None and region != match["region"] and match["region"] in REGIONS:
         raise ConfigError(
-            f"region is {region!r}, but the endpoint is in {found['region']!r}",
+            f"region is {region!r}, but the endpoint is in {match['region']!r}",
             option="region",
             hint="pass only one of them, or both of the same region",
         )

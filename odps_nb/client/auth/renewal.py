@@ -106,19 +106,20 @@ class CredentialSource:
     def _given(self) -> Hidden:
         """Call the source and normalise its field names; keep secrets out of tracebacks."""
         try:
-            given = self._ask()
+            returned = self._ask()
         except ConfigError:
             raise
         except Exception as error:  # noqa: BLE001 - any failure becomes a ConfigError
             forget_locals(error)
             failure = type(error).__name__
         else:
-            if isinstance(given, Mapping):
+            if isinstance(returned, Mapping):
                 return Hidden(
-                    (_NAMES.get(str(key).lower().replace("_", ""), ""), given[key]) for key in given
+                    (_NAMES.get(str(key).lower().replace("_", ""), ""), returned[key])
+                    for key in returned
                 )
-            kind = type(given).__name__
-            del given
+            kind = type(returned).__name__
+            del returned
             raise self._no_keys(f"returned {kind} instead of a mapping")
         raise ConfigError(  # without the cause, whose message may contain keys
             f"{self._what} failed: {failure}",
@@ -174,8 +175,8 @@ def from_process(command: str) -> Mapping[str, Any]:
             why = f"did not end within {PROCESS_SECONDS:.0f} s"
             hint = "run it by hand; it must not prompt for input"
         else:
-            if not code and (found := _object(printed)) is not None:
-                return found
+            if not code and (document := _object(printed)) is not None:
+                return document
             why = f"failed with exit status {code}" if code else "printed no JSON object"
             hint = f"run it by hand to see why; it must print {_SHAPE}"
     raise ConfigError(f"{what} {why}", option="credential_process", hint=hint)
@@ -190,7 +191,7 @@ def _run(words: list[Secret]) -> tuple[int, Secret]:
 
 def _object(printed: Secret) -> Hidden | None:
     try:
-        found = json.loads(printed)
+        document = json.loads(printed)
     except ValueError:
         return None
-    return Hidden(found) if isinstance(found, dict) else None
+    return Hidden(document) if isinstance(document, dict) else None

@@ -33,16 +33,16 @@ def resolve(
     choice = SettingsChoice(said)
     if first is not None:
         choice.take(first)
-    wanted = name or environ.get("ODPS_PROFILE", "").strip() or None
-    found, offer = sources.from_file(wanted, environ)
-    choice.has_profile = found is not None
+    requested = name or environ.get("ODPS_PROFILE", "").strip() or None
+    profile_name, offer = sources.from_file(requested, environ)
+    choice.has_profile = profile_name is not None
     choice.take(offer)
     choice.take(sources.from_environment(environ))
     for ask in (_keyring, *_VENDOR):
         if everything or not (choice.has_place and choice.has_account):
-            for one in ask(found, choice, environ):
-                choice.take(one)
-    return found, choice
+            for candidate in ask(profile_name, choice, environ):
+                choice.take(candidate)
+    return profile_name, choice
 
 
 def _keyring(
@@ -79,8 +79,8 @@ def missing(
             hint = (
                 f"connect with the name of a profile ({', '.join(names[:_SHOWN])}), or set {ways}"
             )
-        if found := _unused(choice):
-            hint += f"; found, but not used: {'; '.join(found)}"
+        if unused := _unused(choice):
+            hint += f"; found, but not used: {'; '.join(unused)}"
     return ConfigError(
         f"{listed} {'is' if len(options) == 1 else 'are'} missing",
         option=options[0],
@@ -89,12 +89,12 @@ def missing(
 
 
 def _unused(choice: SettingsChoice) -> list[str]:
-    found = [
-        f"{finding.source}: {told}"
+    unused = [
+        f"{finding.source}: {reason}"
         for finding in choice.findings
-        for told in finding.told_unused()
-        if OVERRIDDEN not in told
+        for reason in finding.told_unused()
+        if OVERRIDDEN not in reason
     ]
     if Path(".env").is_file():
-        found.append(".env in this folder (load it, e.g. with python-dotenv's load_dotenv())")
-    return found
+        unused.append(".env in this folder (load it, e.g. with python-dotenv's load_dotenv())")
+    return unused

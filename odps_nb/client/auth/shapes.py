@@ -29,11 +29,11 @@ def check_shapes(account: Mapping[str, str | None]) -> None:
     known = Hidden((name, value or "") for name, value in account.items())
     token = known.get("sts_token", "")
     for id_name, key_name in _PAIRS:
-        found, key = known.get(id_name, ""), known.get(key_name, "")
-        if _ID.match(key) or (0 < len(key) <= _MAX_ID and _KEY.fullmatch(found)):
+        key_id, key = known.get(id_name, ""), known.get(key_name, "")
+        if _ID.match(key) or (0 < len(key) <= _MAX_ID and _KEY.fullmatch(key_id)):
             raise _misplaced(key_name, f"{id_name} and {key_name} seem to be swapped")
-        if key and key in (found, token):
-            same = id_name if key == found else "sts_token"
+        if key and key in (key_id, token):
+            same = id_name if key == key_id else "sts_token"
             raise _misplaced(key_name, f"{same} and {key_name} are the same")
     for name in ("sts_token", "bearer_token"):
         if _ID.match(known.get(name, "")):

@@ -175,16 +175,16 @@ def _is_foreign(path: Path) -> str | None:
     """
     if os.name != "posix":
         return None
-    for place in (path, path.parent):
-        found = place.stat()
-        if found.st_uid not in (os.geteuid(), 0):
-            return f"{place} belongs to another user"
-        others = stat.S_IWOTH
-        if found.st_gid != found.st_uid:  # a group with the user's id is private, as on Debian
-            others |= stat.S_IWGRP
-        sticky = place is not path and found.st_mode & stat.S_ISVTX
-        if found.st_mode & others and not sticky:
-            return f"other users can write to {place}"
+    for location in (path, path.parent):
+        status = location.stat()
+        if status.st_uid not in (os.geteuid(), 0):
+            return f"{location} belongs to another user"
+        write_bits = stat.S_IWOTH
+        if status.st_gid != status.st_uid:  # a group with the user's id is private, as on Debian
+            write_bits |= stat.S_IWGRP
+        sticky = location is not path and status.st_mode & stat.S_ISVTX
+        if status.st_mode & write_bits and not sticky:
+            return f"other users can write to {location}"
     return None
 
 
@@ -202,21 +202,23 @@ def from_keyring(name: str | None, access_id: str | None) -> Offer:
     except ImportError:
         return Offer(source, Hidden())
     try:
-        found = _of_keyring(keyring.get_credential(service, access_id), access_id)
-        return Offer(source, found)
+        settings = _of_keyring(keyring.get_credential(service, access_id), access_id)
+        return Offer(source, settings)
     except keyring.errors.NoKeyringError:
         return Offer(source, Hidden())
     except Exception as error:  # noqa: BLE001  a keyring may raise anything
         forget_locals(error)
-        said = type(error).__name__
+        error_name = type(error).__name__
     raise ConfigError(  # without the cause, whose message may contain a secret
-        f"the keyring cannot be opened: {said}",
+        f"the keyring cannot be opened: {error_name}",
         option="access_key",
         hint="unlock it and try again, run 'keyring get' to see the error, or pass the key itself",
     )
 
 
-def _of_keyring(found: Any, access_id: str | None) -> Hidden:
-    if found is None or not (key := Secret(found.password or "")):  # this may open the keyring
+def _of_keyring(credential: Any, access_id: str | None) -> Hidden:
+    if credential is None or not (
+        key := Secret(credential.password or "")
+    ):  # this may open the keyring
         return Hidden()
-    return hidden({"access_id": found.username or access_id, "access_key": key})
+    return hidden({"access_id": credential.username or access_id, "access_key": key})

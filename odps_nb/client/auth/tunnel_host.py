@@ -47,7 +47,7 @@ def is_private(host: str) -> bool:
     """Return whether a host is this machine, or in a private network or domain."""
     address = _address(host)
     if address is not None:
-        return not address.is_global or any(address in one for one in _TRANSITION)
+        return not address.is_global or any(address in network for network in _TRANSITION)
     # Resolvers accept 127.1 and 0x7f.1 as addresses; no top-level domain begins with a digit.
     is_number = host.rpartition(".")[2][:1].isdigit()
     return is_number or "." not in host or host.endswith((".localhost", ".local", ".internal"))
@@ -55,11 +55,11 @@ def is_private(host: str) -> bool:
 
 def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     try:
-        found = ipaddress.ip_address(host)
+        address = ipaddress.ip_address(host)
     except ValueError:
         return None
-    mapped = getattr(found, "ipv4_mapped", None)
-    return mapped or found
+    mapped = getattr(address, "ipv4_mapped", None)
+    return mapped or address
 
 
 def _domain(host: str) -> str:
@@ -68,5 +68,5 @@ def _domain(host: str) -> str:
         return host
     labels = host.split(".")
     long = len(labels) > 2 and len(labels[-1]) == 2 and labels[-2] in _SECOND_LEVEL
-    found = ".".join(labels[-3 if long else -2 :])
-    return "aliyun.com" if found in _VENDOR else found
+    domain = ".".join(labels[-3 if long else -2 :])
+    return "aliyun.com" if domain in _VENDOR else domain

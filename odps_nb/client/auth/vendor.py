@@ -114,21 +114,21 @@ def from_config(environ: Mapping[str, str]) -> Offer:
         if is_off or not path.is_file():
             return Offer(source, Hidden())
         document = Hidden(json.loads(path.read_bytes()))
-        profiles = [one for one in document["profiles"] if isinstance(one, dict)]
+        profiles = [entry for entry in document["profiles"] if isinstance(entry, dict)]
     except (OSError, ValueError, TypeError, KeyError, RuntimeError):
         return Offer(source, Hidden(), problem="the file is unreadable or not in the CLI's format")
-    wanted = environ.get("ALIBABA_CLOUD_PROFILE") or document.get("current") or "default"
-    profile = Hidden(next((one for one in profiles if one.get("name") == wanted), {}))
+    profile_name = environ.get("ALIBABA_CLOUD_PROFILE") or document.get("current") or "default"
+    profile = Hidden(next((entry for entry in profiles if entry.get("name") == profile_name), {}))
     if not profile:
-        return Offer(source, Hidden(), problem=f"the file has no profile {wanted!r}")
-    source = f"{source}, profile {wanted!r}"
+        return Offer(source, Hidden(), problem=f"the file has no profile {profile_name!r}")
+    source = f"{source}, profile {profile_name!r}"
     mode = str(profile.get("mode") or "AK")
     if mode in _MODES:
         names = _MODES[mode]
         settings = stated(Hidden((name, profile.get(key)) for name, key in names.items()))
     else:
         names = {"credentials": f"mode {mode}"}
-        settings = Hidden(credentials=_of_mode(mode, profile, str(path), str(wanted)))
+        settings = Hidden(credentials=_of_mode(mode, profile, str(path), str(profile_name)))
     if region := profile.get("region_id"):
         settings, names = Hidden(settings | {"region": region}), {**names, "region": "region_id"}
     problem = untrusted(path) or ("" if mode in _MODES else _needs_library())
@@ -155,7 +155,7 @@ def from_role(environ: Mapping[str, str]) -> Offer:
         role, provider, token = (environ[name] for name in _OIDC)
         session = environ.get("ALIBABA_CLOUD_ROLE_SESSION_NAME") or "odps_nb"
         region = environ.get("ALIBABA_CLOUD_STS_REGION")
-        made = _of_provider(
+        fetched = _of_provider(
             "the OIDC role",
             lambda: _provider("OIDCRoleArnCredentialsProvider")(
                 role_arn=role,
@@ -168,7 +168,7 @@ def from_role(environ: Mapping[str, str]) -> Offer:
         )
         name = _OIDC[0]
     elif uri := environ.get(_URI):
-        made = _of_provider(
+        fetched = _of_provider(
             "the credentials URI",
             lambda: _provider("URLCredentialsProvider")(uri=uri),
             f"check that the address in {_URI} responds",
@@ -177,7 +177,7 @@ def from_role(environ: Mapping[str, str]) -> Offer:
     elif environ.get(f"{_ECS}_DISABLED", "").lower() != "true" and (
         environ.get(_ECS) or _is_instance()
     ):
-        made = _of_provider(
+        fetched = _of_provider(
             "the RAM role of this ECS instance",
             lambda: _provider("EcsRamRoleCredentialsProvider")(
                 role_name=environ.get(_ECS) or None,
@@ -188,7 +188,7 @@ def from_role(environ: Mapping[str, str]) -> Offer:
         name = _ECS if environ.get(_ECS) else "ECS instance"
     else:
         return Offer("role", Hidden())
-    settings = Hidden(credentials=made)
+    settings = Hidden(credentials=fetched)
     return Offer("role", settings, {"credentials": name}, _needs_library())
 
 
@@ -241,8 +241,8 @@ def _is_instance() -> bool:
 
 
 def _needs_library() -> str:
-    found = importlib.util.find_spec("alibabacloud_credentials") is not None
-    return "" if found else f"needs the vendor's library: {INSTALL}"
+    is_installed = importlib.util.find_spec("alibabacloud_credentials") is not None
+    return "" if is_installed else f"needs the vendor's library: {INSTALL}"
 
 
 def _provider(name: str) -> Any:
@@ -267,13 +267,13 @@ def _without_log(name: str) -> Iterator[None]:
 
 
 def _of_provider(what: str, make: Callable[[], Any], hint: str) -> Fetched:
-    made: list[Any] = []  # the provider caches and renews keys
+    providers: list[Any] = []  # the provider caches and renews keys
 
     def fetch() -> Mapping[str, Any]:
         with _without_log("credentials"):
-            if not made:
-                made.append(make())
-            ask = getattr(made[0], "get_credential", None) or made[0].get_credentials
+            if not providers:
+                providers.append(make())
+            ask = getattr(providers[0], "get_credential", None) or providers[0].get_credentials
             keys = ask()
         return hidden(
             {

@@ -90,14 +90,14 @@ class BlobBatch:
     def records(self) -> Iterator[BlobRecord]:
         """Iterate over one record per reference; leaving early closes the connection."""
         left = Counter(self._references)
-        kept: dict[BlobReference, BlobRecord] = {}
+        repeated: dict[BlobReference, BlobRecord] = {}
         with self._attempts:
             try:
                 for reference in self._references:
-                    record = kept.pop(reference, None) or self._record(reference)
+                    record = repeated.pop(reference, None) or self._record(reference)
                     left[reference] -= 1
                     if left[reference]:
-                        kept[reference] = record
+                        repeated[reference] = record
                     self._tracker.add(items=1)
                     yield record
                     self._attempts.progressed()  # exclude time between records from the deadline
@@ -171,9 +171,9 @@ class BlobBatch:
 
     def _narrow(self, error: NotFoundError | LimitExceededError) -> None:
         """Halve the number of blobs per request, to isolate an unknown or oversized blob."""
-        asked = self._asked()
-        if asked > 1:
-            self._window = asked // 2
+        count = self._asked()
+        if count > 1:
+            self._window = count // 2
         elif isinstance(error, NotFoundError):
             raise unknown_blob(error, self._unique[self._done], self._place()) from error
         else:
@@ -187,19 +187,19 @@ class BlobBatch:
         """
         if not isinstance(error, ProtocolError):
             return
-        asked = 1 if self._delivered.size else self._asked()
-        more = f", or one of the {asked - 1} after it" if asked > 1 else ""
+        count = 1 if self._delivered.size else self._asked()
+        more = f", or one of the {count - 1} after it" if count > 1 else ""
         error.add_note(self._place() + more)
         if self._damaged == self._done:
-            self._window = max(1, asked // 4)
+            self._window = max(1, count // 4)
         self._damaged = self._done
 
     def _asked(self) -> int:
         return min(self._window, len(self._unique) - self._done)
 
     def _place(self) -> str:
-        place = self._places[self._references.index(self._unique[self._done])]
-        return place_note(place)
+        index = self._places[self._references.index(self._unique[self._done])]
+        return place_note(index)
 
     def _advance(self) -> BlobPart:
         answer = self._answer
@@ -220,17 +220,17 @@ class BlobBatch:
         self._delivered = DeliveredPrefix()
 
     def _open(self) -> _Answer:
-        asked = tuple(self._unique[self._done : self._done + self._window])
+        references = tuple(self._unique[self._done : self._done + self._window])
         # The response to a single reference has no frame, so that reference is sent twice.
-        named = asked * 2 if len(asked) == 1 and self._framed else asked
+        named = references * 2 if len(references) == 1 and self._framed else references
         response = self._storage.open(
             ReadBlobs(references=named, compression=self._compression), attempts=self._attempts
         )
         try:
             events = blob_events(response, len(named), max_blob=self._max_blob)
             self._delivered.restart()
-            framed, doubled = len(named) > 1, len(named) > len(asked)
-            return _Answer(response, events, len(asked), framed=framed, doubled=doubled)
+            framed, doubled = len(named) > 1, len(named) > len(references)
+            return _Answer(response, events, len(references), framed=framed, doubled=doubled)
         except BaseException:  # including an interrupt
             response.close()
             raise
@@ -283,12 +283,12 @@ def place_note(place: int) -> str:
 
 def unknown_blob(error: NotFoundError, reference: BlobReference, place: str) -> NotFoundError:
     """Return the error for a reference that is unknown to the service."""
-    made = NotFoundError(
+    not_found = NotFoundError(
         f"the service does not know the blob reference {shorten(reference.token, 80)!r}: {error}",
         status=error.status,
         code=error.code,
         request_id=error.request_id,
         hint="use references from rows of this project; the row may have been deleted",
     )
-    made.add_note(place)
-    return made
+    not_found.add_note(place)
+    return not_found

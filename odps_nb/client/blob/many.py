@@ -40,13 +40,17 @@ def iter_blobs(
     bytes are buffered for the consumer; a blob of more than ``max_blob`` bytes raises an error. A
     single reference is fetched without metadata.
     """
-    wanted = list(references)
-    fetch = partial(_fetch, storage, wanted, compression, max_blob, len(wanted) > 1, tracker)
-    _plan(tracker, len(wanted))
+    all_references = list(references)
+    fetch = partial(
+        _fetch, storage, all_references, compression, max_blob, len(all_references) > 1, tracker
+    )
+    _plan(tracker, len(all_references))
     return fan_out(
         [
             partial(fetch, low, high)
-            for low, high in plan_batches(len(wanted), count=BATCH_COUNT, at_least=BLOB_WORKERS)
+            for low, high in plan_batches(
+                len(all_references), count=BATCH_COUNT, at_least=BLOB_WORKERS
+            )
         ],
         size=lambda record: len(record.data),
         workers=BLOB_WORKERS,
@@ -78,7 +82,7 @@ def iter_blobs_or_errors(
     _plan(tracker, len(references))
     return fan_out(
         [partial(_outcomes, fetch, low, high) for low, high in bounds],
-        size=lambda one: len(one.data) if isinstance(one, BlobRecord) else 0,
+        size=lambda outcome: len(outcome.data) if isinstance(outcome, BlobRecord) else 0,
         workers=BLOB_WORKERS,
         max_bytes=max_bytes,
         cancel=storage.operation(cancel),
@@ -131,8 +135,8 @@ def _outcomes(
         if high - low == 1:
             yield error
             return
-    for one in range(at, high):
-        yield from _outcomes(fetch, one, one + 1, cancel)
+    for index in range(at, high):
+        yield from _outcomes(fetch, index, index + 1, cancel)
 
 
 def plan_batches(total: int, *, count: int, at_least: int) -> list[tuple[int, int]]:

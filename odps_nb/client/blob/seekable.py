@@ -57,9 +57,9 @@ class Spool(CachedBlob):
 
     def pieces(self) -> Iterator[bytes]:
         """Iterate over all bytes in pieces."""
-        for place in range(0, self.size, _PIECE):
-            piece = bytearray(min(_PIECE, self.size - place))
-            self.read_at(place, memoryview(piece))
+        for offset in range(0, self.size, _PIECE):
+            piece = bytearray(min(_PIECE, self.size - offset))
+            self.read_at(offset, memoryview(piece))
             yield bytes(piece)
 
     def _move(self, before: io.BytesIO) -> None:
@@ -165,11 +165,11 @@ class SeekableBlob(io.RawIOBase):
             if whence not in (os.SEEK_SET, os.SEEK_CUR, os.SEEK_END):
                 raise ValueError(f"whence must be 0, 1 or 2, not {whence!r}")
             base = {os.SEEK_SET: 0, os.SEEK_CUR: self._at}.get(whence)
-            place = offset + (self.size if base is None else base)
-            if place < 0:
-                raise ValueError(f"the position must not be negative, but is {place}")
-            self._at = place
-            return place
+            position = offset + (self.size if base is None else base)
+            if position < 0:
+                raise ValueError(f"the position must not be negative, but is {position}")
+            self._at = position
+            return position
 
     def read(self, size: int | None = -1, /) -> bytes:
         """Return ``size`` bytes, or fewer at the end; if negative or ``None``, all that remain.
@@ -181,9 +181,9 @@ class SeekableBlob(io.RawIOBase):
             end = None if size is None or size < 0 else self._at + size
             self._reach(end)
             there = max(0, self._kept.size - self._at)
-            wanted = bytearray(there if end is None else min(there, end - self._at))
-            self._take(memoryview(wanted))
-            return bytes(wanted)
+            buffer = bytearray(there if end is None else min(there, end - self._at))
+            self._take(memoryview(buffer))
+            return bytes(buffer)
 
     def readall(self) -> bytes:
         """Return all remaining bytes."""
@@ -261,25 +261,25 @@ class SeekableBlob(io.RawIOBase):
         if end is None and self._size is not None:
             end = self._size + 1  # one byte beyond the blob, to reach the end of the stream
         left = _PIECE if end is None else end - self._kept.size
-        wanted = max(1, min(_PIECE, left))
-        piece = stream.read(wanted)
+        count = max(1, min(_PIECE, left))
+        piece = stream.read(count)
         self._kept.append(piece)
-        if len(piece) < wanted:
+        if len(piece) < count:
             self._finish(stream, self._kept)
 
-    def _finish(self, stream: BlobFile, kept: Spool) -> None:
-        if self._size is not None and kept.size != self._size:
+    def _finish(self, stream: BlobFile, spool: Spool) -> None:
+        if self._size is not None and spool.size != self._size:
             raise TruncatedError(
-                f"the blob has {kept.size:,} bytes, but its header states {self._size:,}",
+                f"the blob has {spool.size:,} bytes, but its header states {self._size:,}",
                 expected=self._size,
-                actual=kept.size,
+                actual=spool.size,
                 hint="read it again; if this recurs, tell the owner of the table",
             )
         self.verified = stream.verified
         self._drop()
-        self._size, self._whole = kept.size, True
+        self._size, self._whole = spool.size, True
         if self.verified and self._when_whole is not None:
-            self._when_whole(kept)
+            self._when_whole(spool)
 
     def _open_stream(self) -> BlobFile:
         if self._stream is None and self._fetch is not None:
@@ -290,16 +290,16 @@ class SeekableBlob(io.RawIOBase):
 
     def _skip_kept(self, stream: BlobFile) -> None:
         """Skip the bytes that were already fetched; raise if they have changed."""
-        place, before = 0, bytearray(_PIECE)
-        while place < self._kept.size:
-            count = self._kept.read_at(place, memoryview(before))
+        offset, before = 0, bytearray(_PIECE)
+        while offset < self._kept.size:
+            count = self._kept.read_at(offset, memoryview(before))
             if stream.read(count) != before[:count]:
                 raise ChecksumError(
                     "the blob has changed since it was opened",
-                    offset=place,
+                    offset=offset,
                     hint="open it again",
                 )
-            place += count
+            offset += count
 
     def _drop(self) -> None:
         stream, self._stream = self._stream, None
@@ -318,9 +318,9 @@ def open_seekable(
 
     ``ask_size`` is called if the size is needed but unknown.
     """
-    found = None if cache is None else cache.find(reference)
-    if found is not None:
-        return SeekableBlob(reference, found)
+    cached = None if cache is None else cache.find(reference)
+    if cached is not None:
+        return SeekableBlob(reference, cached)
 
     def fetch() -> BlobFile:
         cancel = storage.operation()
@@ -344,9 +344,9 @@ def read_whole(
     storage: StorageClient, reference: BlobReference, *, cache: BlobCache | None, max_bytes: int
 ) -> bytes:
     """Return a blob's bytes from the cache, or with one request if it is not cached."""
-    found = None if cache is None else cache.find(reference)
-    if found is not None:
-        with SeekableBlob(reference, found) as file:
+    cached = None if cache is None else cache.find(reference)
+    if cached is not None:
+        with SeekableBlob(reference, cached) as file:
             _require_size(file.size, max_bytes)
             return file.read()
     with open_blob(storage, reference, cancel=storage.operation()) as stream:

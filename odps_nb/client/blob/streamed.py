@@ -179,7 +179,7 @@ def iter_streamed_blobs(
     closes its connections and joins its threads.
     """
     references = list(positions)
-    places = [where[0] for where in positions.values()]
+    first_positions = [where[0] for where in positions.values()]
     if tracker is not None:
         tracker.plan(items_total=len(references))
         tracker.phase(Phase.FETCHING)
@@ -194,7 +194,7 @@ def iter_streamed_blobs(
         return lambda token: BlobBatch(
             storage,
             references[low:high],
-            places=places[low:high],
+            places=first_positions[low:high],
             compression=compression,
             piece=PIECE_BYTES,
             tracker=tracker,
@@ -258,9 +258,9 @@ def iter_glances(
 
 def _distinct(references: Sequence[BlobReference]) -> list[BlobReference]:
     """Return the references before the first repetition; a response contains each blob once."""
-    found: dict[BlobReference, None] = {}
+    distinct: dict[BlobReference, None] = {}
     for reference in references:
-        if reference in found:
+        if reference in distinct:
             break
-        found[reference] = None
-    return list(found)
+        distinct[reference] = None
+    return list(distinct)

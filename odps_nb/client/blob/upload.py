@@ -206,7 +206,7 @@ class BlobUploader:
             cancel=self.cancel,
         )
         first = group[0]
-        named = any(one is not None for one in (first.mime_type, first.file_name, first.key))
+        named = any(value is not None for value in (first.mime_type, first.file_name, first.key))
         alone = len(group) == 1 and not named
         request: WriteBlob | WriteBlobBatch = (
             WriteBlob(partition=self.partition, column_id=self.column_id, **self.stream)

@@ -139,8 +139,8 @@ class Attempts:
         if delay is None:
             self.give_up(error, elapsed)
         self.index += 1
-        place = f"resuming at {resume}" if resume else f"attempt {self._tries + 1}"
-        self._announce(error, f"{place} in {delay:.1f} s", resumes=bool(resume))
+        next_step = f"resuming at {resume}" if resume else f"attempt {self._tries + 1}"
+        self._announce(error, f"{next_step} in {delay:.1f} s", resumes=bool(resume))
         self.pause(delay)
         self._attempt_began = self.clock.monotonic()
 

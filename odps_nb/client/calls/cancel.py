@@ -61,8 +61,8 @@ class CancelToken:
             self._event.set()
             watched = self._watched.all()
             self._watched.clear()
-        for one in watched:
-            one.stop()
+        for stoppable in watched:
+            stoppable.stop()
 
     stop = cancel  # a parent token calls it by this name
 

@@ -89,8 +89,10 @@ class NewTables:
         """Remember a table that was just created."""
         now = self._monotonic()
         with self._lock:
-            recent = (one for one in self._tables.values() if now < one.created + 2 * WAIT_SECONDS)
-            self._tables = {_key(one.table): one for one in recent}
+            recent = (
+                entry for entry in self._tables.values() if now < entry.created + 2 * WAIT_SECONDS
+            )
+            self._tables = {_key(entry.table): entry for entry in recent}
             self._tables[_key(table)] = CreatedTable(table, now, self._monotonic)
 
     def forget(self, table: TableName) -> None:
@@ -101,28 +103,28 @@ class NewTables:
     def forget_dropped(self, sql: str) -> None:
         """Forget the tables that a statement may drop or rename."""
         if self._tables and _REMOVES.search(sql):
-            for one in self.named_in(sql):
-                self.forget(one.table)
+            for entry in self.named_in(sql):
+                self.forget(entry.table)
 
     def named_in(self, text: str) -> Iterator[CreatedTable]:
         """Iterate over the tables whose names a text contains."""
         with self._lock:
             tables = list(self._tables.values())
-        return (one for one in tables if one.is_named(text))
+        return (entry for entry in tables if entry.is_named(text))
 
     def found(self, sql: str) -> None:
         """Remember that a statement has found the tables that it names."""
-        for one in self.named_in(sql):
-            one.found_by.add(SQL)
+        for entry in self.named_in(sql):
+            entry.found_by.add(SQL)
 
     def of_request(self, wire: WireRequest) -> CreatedTable | None:
         """Return the table of a request, if this connection has just created it."""
         if not self._tables:
             return None
-        found = _IN_WIRE.search(wire.target or wire.path)
-        if found is None:
+        match = _IN_WIRE.search(wire.target or wire.path)
+        if match is None:
             return None
-        project, schema, name = found.groups()
+        project, schema, name = match.groups()
         schema = schema or dict(wire.params).get("curr_schema")
         with self._lock:
             return self._tables.get(_folded(project, schema, name))

@@ -177,8 +177,8 @@ class ProgressTracker:
     def plan_split(self, label: str, *, rows: int | None = None) -> None:
         """Add a split or write stream to the display; ``rows`` is its expected number of rows."""
         with self._lock:
-            one = SplitProgress(label=label, rows_total=rows)
-            self._splits.setdefault(label, one)
+            progress = SplitProgress(label=label, rows_total=rows)
+            self._splits.setdefault(label, progress)
 
     def plan_splits(self, rows: Mapping[str, int | None]) -> None:
         """Replace the splits in the display by others, given as labels and expected rows."""
@@ -195,11 +195,11 @@ class ProgressTracker:
         with self._lock:
             for name, count in counts.items():
                 self._counts[name] += cast("int", count)
-            if split is not None and (one := self._splits.get(split)) is not None:
+            if split is not None and (progress := self._splits.get(split)) is not None:
                 self._splits[split] = replace(
-                    one,
-                    rows=one.rows + counts.get("rows", 0),
-                    wire_bytes=one.wire_bytes + counts.get("wire_bytes", 0),
+                    progress,
+                    rows=progress.rows + counts.get("rows", 0),
+                    wire_bytes=progress.wire_bytes + counts.get("wire_bytes", 0),
                 )
 
     def metered(self, wire_bytes: Callable[[], int]) -> AbstractContextManager[None]:
@@ -216,14 +216,14 @@ class ProgressTracker:
         return self._during(self._sending, one)
 
     @contextmanager
-    def _during(self, held: dict[int, T], one: T) -> Iterator[None]:
+    def _during(self, held: dict[int, T], item: T) -> Iterator[None]:
         with self._lock:
-            held[id(one)] = one
+            held[id(item)] = item
         try:
             yield
         finally:
             with self._lock:
-                del held[id(one)]
+                del held[id(item)]
 
     @property
     def rows(self) -> int:
@@ -251,9 +251,9 @@ class ProgressTracker:
     def split_done(self, label: str, *, part: bool = False) -> None:
         """Mark a split as read or written; with ``part``, only if all its rows are counted."""
         with self._lock:
-            one = self._splits.get(label)
-            if one is not None and not (part and one.rows < (one.rows_total or 0)):
-                self._splits[label] = replace(one, done=True)
+            progress = self._splits.get(label)
+            if progress is not None and not (part and progress.rows < (progress.rows_total or 0)):
+                self._splits[label] = replace(progress, done=True)
 
     def noted(self, what: str, **counts: Unpack[Counts]) -> None:
         """Add a line for an event, and add to counters such as ``retries``."""
@@ -284,8 +284,8 @@ class ProgressTracker:
         with self._lock:
             if self._ended is not None:
                 return
-            said = message or (self._remark if phase is Phase.DONE else "")
-            self._ended, self._phase, self._message = self._clock(), phase, said
+            remark = message or (self._remark if phase is Phase.DONE else "")
+            self._ended, self._phase, self._message = self._clock(), phase, remark
             self._error = error
         self._listener.stop(self.snapshot())
 
@@ -295,8 +295,8 @@ class ProgressTracker:
             counts: dict[str, Any] = dict(self._counts)
             under_way = list(self._sending.values())
             counts["wire_bytes"] += sum(meter() for meter in self._meters.values())
-            counts["wire_bytes"] += sum(one.wire_bytes for one in under_way)
-            counts["item_bytes"] += sum(one.payload for one in under_way)
+            counts["wire_bytes"] += sum(sending.wire_bytes for sending in under_way)
+            counts["item_bytes"] += sum(sending.payload for sending in under_way)
             now = self._ended if self._ended is not None else self._clock()
             moved = (counts["rows"], counts["items"], self._tasks, counts["wire_bytes"])
             quiet = self._pauses.quiet((self._phase, *moved), now)
@@ -304,7 +304,7 @@ class ProgressTracker:
                 operation=self._operation,
                 title=self._title,
                 phase=self._phase,
-                moving=tuple(one.item() for one in under_way if one.name),
+                moving=tuple(sending.item() for sending in under_way if sending.name),
                 tasks=self._tasks[0],
                 tasks_total=self._tasks[1],
                 splits=tuple(self._splits.values()),

@@ -37,9 +37,9 @@ def refusal(response: HttpResponse, now: float) -> ServiceError:
         response.end_in_time()
         body, sender = response.read(MAX_ERROR), str(response.host)
         error = decode_error(response.status, response.headers, body, sender)
-    asked = seconds_until_retry(response.headers, now)
-    if asked is not None:
-        error.retry_after = min(asked, MAX_RETRY_AFTER)
+    delay = seconds_until_retry(response.headers, now)
+    if delay is not None:
+        error.retry_after = min(delay, MAX_RETRY_AFTER)
     return error
 
 

@@ -246,7 +246,7 @@ class StorageClient:
         attempts = self.attempts(f"{wire.method} {wire.path}", tracker=tracker, cancel=cancel)
 
         def once() -> tuple[Mapping[str, str], bytes]:
-            return self._exchange(wire, self.profile.endpoint, attempts, lambda *found: found[::-1])
+            return self._exchange(wire, self.profile.endpoint, attempts, lambda *parts: parts[::-1])
 
         return attempts.run(once, idempotent=idempotent)
 
@@ -307,10 +307,10 @@ class StorageClient:
 
         If this address refuses a connection, it is fetched again (``docs/protocol.md`` 1.1).
         """
-        found = self._tunnel
-        if found is None:
-            found = self._tunnel = self._find_tunnel()
-        return found
+        endpoint = self._tunnel
+        if endpoint is None:
+            endpoint = self._tunnel = self._find_tunnel()
+        return endpoint
 
     @property
     def is_here(self) -> bool:
@@ -352,8 +352,8 @@ class StorageClient:
             self.cancel()
             with self._lock:
                 ending = self._ending.all()
-            for one in ending:
-                one.end()
+            for resource in ending:
+                resource.end()
         self._closed = True
         self._transport.close()
 
@@ -508,11 +508,11 @@ class StorageClient:
         except ServiceError as error:
             error.of_lookup = True
             raise
-        found = decode_tunnel_endpoint(body, endpoint=self.profile.endpoint)
+        endpoint = decode_tunnel_endpoint(body, endpoint=self.profile.endpoint)
         keys = self.profile.keys
         has_token = bool(keys.sts_token or keys.bearer_token)
-        check_tunnel_host(found, endpoint=self.profile.endpoint, has_token=has_token)
-        return found
+        check_tunnel_host(endpoint, endpoint=self.profile.endpoint, has_token=has_token)
+        return endpoint
 
 
 def _describe(wire: WireRequest) -> str:

@@ -116,16 +116,16 @@ def fan_out(
     """
     if workers is None:
         workers = DEFAULT_WORKERS if concurrency is None else concurrency.most
-    wanted = iter(jobs)
-    first = list(itertools.islice(wanted, max(1, workers)))
-    wanted = itertools.chain(first, wanted)
+    pending = iter(jobs)
+    first = list(itertools.islice(pending, max(1, workers)))
+    pending = itertools.chain(first, pending)
     if len(first) <= 1:
-        return _one_by_one(wanted, cancel or CancelToken())
+        return _one_by_one(pending, cancel or CancelToken())
     left = sys.maxsize if total_bytes is None else total_bytes
     token = CancelToken(parent=cancel)
     concurrency = concurrency or AdaptiveConcurrency(len(first))
     return _side_by_side(
-        _Round(wanted, size, max_bytes, left, concurrency, ordered, token), len(first)
+        _Round(pending, size, max_bytes, left, concurrency, ordered, token), len(first)
     )
 
 

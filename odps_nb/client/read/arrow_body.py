@@ -103,13 +103,13 @@ class _Watched(io.RawIOBase):
         if _begins_document(head):
             self._refuse(head, body.readinto)
         self.failed = False
-        found = sniff_body(head, find_header(body.headers, "content-encoding"))
-        is_plain = not isinstance(found, Compression)
+        detected = sniff_body(head, find_header(body.headers, "content-encoding"))
+        is_plain = not isinstance(detected, Compression)
         self._head = head if is_plain else b""
         self._fill = (
             body.readinto
             if is_plain
-            else Decoded(body, head, decoder(found, max_output=max_output)).readinto
+            else Decoded(body, head, decoder(detected, max_output=max_output)).readinto
         )
 
     def read(self, n: int | None = -1) -> bytes:

@@ -57,16 +57,16 @@ def choose_columns(plan: ReadPlan, ask: Ask | None = None) -> Columns:
     schema = plan.schema
     if plan.where and schema is None:  # a condition tree always comes with a schema
         schema = _probed(plan, ask)
-    found = None if schema is None else _filter(plan, schema)
+    row_filter = None if schema is None else _filter(plan, schema)
     if not plan.columns:
-        return Columns(filter=found)
+        return Columns(filter=row_filter)
     if plan.increment is not None and plan.increment.keyed:
         # select on the client, because some of these columns may not be in the table
-        return Columns(wanted=plan.columns, filter=found)
+        return Columns(wanted=plan.columns, filter=row_filter)
     needed = plan.columns
-    if found is not None:
+    if row_filter is not None:
         has = {name.casefold() for name in needed}
-        needed = (*needed, *(name for name in found.columns if name.casefold() not in has))
+        needed = (*needed, *(name for name in row_filter.columns if name.casefold() not in has))
     keys = plan.partition_columns
     if keys is None and schema is not None:
         keys = tuple(column.name for column in schema.partition_columns)
@@ -75,14 +75,14 @@ def choose_columns(plan: ReadPlan, ask: Ask | None = None) -> Columns:
         parts = tuple(name for name in needed if name.casefold() in folded)
         data = tuple(name for name in needed if name.casefold() not in folded)
         if data:
-            return Columns(data, parts, plan.columns, found)
+            return Columns(data, parts, plan.columns, row_filter)
     schema = schema or _probed(plan, ask)
     columns = [_find(schema, name, plan.table) for name in needed]
     data = tuple(column.name for column in columns if column in schema.columns)
     parts = tuple(column.name for column in columns if column in schema.partition_columns)
-    wanted = tuple(column.name for column in columns[: len(plan.columns)])
+    chosen = tuple(column.name for column in columns[: len(plan.columns)])
     # A request without data columns would return all of them, so one is requested and then dropped.
-    return Columns(data or tuple(c.name for c in schema.columns[:1]), parts, wanted, found)
+    return Columns(data or tuple(c.name for c in schema.columns[:1]), parts, chosen, row_filter)
 
 
 def _filter(plan: ReadPlan, schema: TableSchema) -> RowFilter | None:
@@ -138,7 +138,7 @@ def selected(schema: TableSchema, wanted: tuple[str, ...]) -> TableSchema:
     """Return the schema of the batches: the ``wanted`` columns, or all if none are specified."""
     if not wanted:
         return schema
-    order = {name.casefold(): place for place, name in enumerate(wanted)}
+    order = {name.casefold(): position for position, name in enumerate(wanted)}
 
     def pick(columns: tuple[Column, ...]) -> tuple[Column, ...]:
         chosen = [column for column in columns if column.name.casefold() in order]

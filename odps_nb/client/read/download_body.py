@@ -70,11 +70,11 @@ class DownloadBody:
     def _next(self) -> memoryview:
         if self._chunks is None:
             return memoryview(b"")
-        found = next(self._chunks, None)
-        if found is None:
+        chunk = next(self._chunks, None)
+        if chunk is None:
             self._chunks = None
             return memoryview(END_MARKER)
-        return found
+        return chunk
 
     def _verified(self) -> Iterator[memoryview]:
         """Yield the payload of each chunk; a yielded view is valid until the next one."""

@@ -50,8 +50,8 @@ class Increment:
         mode = "timestamp" if timed or isinstance(self.end, str) else "version"
         if self.keyed:
             mode = "cdc" if self.changes else "append"
-        versions = [one if isinstance(one, int) else -1 for one in (self.start, self.end)]
-        times = [one if isinstance(one, str) else "-1" for one in (self.start, self.end)]
+        versions = [bound if isinstance(bound, int) else -1 for bound in (self.start, self.end)]
+        times = [bound if isinstance(bound, str) else "-1" for bound in (self.start, self.end)]
         options = {
             "EnableIncrementalRead": True,
             "StartVersion": versions[0],
@@ -95,16 +95,16 @@ def names_on_the_wire(names: Sequence[str]) -> tuple[str, ...]:
 
 def in_words(batch: pa.RecordBatch) -> pa.RecordBatch:
     """Replace each row's operation code with the name of the change."""
-    place = batch.schema.get_field_index(OPERATION_TYPE.name)
-    if place < 0:  # the column was not requested
+    index = batch.schema.get_field_index(OPERATION_TYPE.name)
+    if index < 0:  # the column was not requested
         return batch
-    numbers = batch.column(place)
-    found = pc.index_in(numbers, value_set=pa.array(list(WORDS), pa.int8()))
-    if found.null_count:
-        strange = numbers.filter(found.is_null())[0].as_py()
+    numbers = batch.column(index)
+    positions = pc.index_in(numbers, value_set=pa.array(list(WORDS), pa.int8()))
+    if positions.null_count:
+        strange = numbers.filter(positions.is_null())[0].as_py()
         raise FramingError(f"a row has the unknown operation code {strange!r}")
-    words = pa.array(list(WORDS.values()), pa.string()).take(found)
-    return batch.set_column(place, pa.field(CHANGE.name, pa.string(), nullable=False), words)
+    words = pa.array(list(WORDS.values()), pa.string()).take(positions)
+    return batch.set_column(index, pa.field(CHANGE.name, pa.string(), nullable=False), words)
 
 
 def plan_increment(

@@ -98,8 +98,8 @@ class SessionKeeper:
         return self._due is not None and self._storage.now() >= self._due
 
     def _refresh(self, cancel: CancelToken | None) -> None:
-        asked = self._storage.now()
-        self._due = soon = asked + ASK_AGAIN_AFTER
+        asked_at = self._storage.now()
+        self._due = soon = asked_at + ASK_AGAIN_AFTER
         try:
             answer = self._ask(cancel)
         except CancelledError:
@@ -109,7 +109,7 @@ class SessionKeeper:
             return
         self.route_token = answer.route_token or self.route_token
         self._expires_at = answer.expires_at
-        later = _time_for(answer.expires_at, now=asked)
+        later = _time_for(answer.expires_at, now=asked_at)
         self._due = None if later is None else max(soon, later)
 
     def _ask(self, cancel: CancelToken | None) -> ReadSessionAnswer:

@@ -54,13 +54,13 @@ def fetch_preview(
     types = text_types(stream.schema, columns if shown is None else shown, text.mode)
     chars = () if text.char_padding else char_columns(stream.schema.names, columns or ())
     fields = map(pa.Field.with_type, stream.schema, types)
-    found, rows = [], 0
+    converted, rows = [], 0
     for batch in batches:
-        place = partial(_place, what, rows)
-        fitted = fit_text(batch, types, text.mode, place, unprotected=stream.unprotected)
-        found.append(stripped(fitted, chars))
+        locate = partial(_place, what, rows)
+        fitted = fit_text(batch, types, text.mode, locate, unprotected=stream.unprotected)
+        converted.append(stripped(fitted, chars))
         rows += batch.num_rows
-    return pa.Table.from_batches(found, schema=pa.schema(fields, stream.schema.metadata))
+    return pa.Table.from_batches(converted, schema=pa.schema(fields, stream.schema.metadata))
 
 
 def _place(what: str, before: int, row: int) -> tuple[str, int]:

@@ -70,7 +70,7 @@ class Downloads:
         ``names`` are the columns to request, in lower case; empty for all.
         """
         at = first + row
-        part = self.parts[bisect_right(self.parts, at, key=lambda one: one.first) - 1]
+        part = self.parts[bisect_right(self.parts, at, key=lambda piece: piece.first) - 1]
         until = min(end, part.first + part.rows)
         columns = [c for c in self.columns if not names or c.name.casefold() in names]
         columns = columns or list(self.columns[:1])  # a request without columns returns all
@@ -103,7 +103,7 @@ Constants = tuple[tuple[pa.Field, pa.Scalar], ...]
 def constants_of(spec: PartitionSpec, keys: Iterable[Column]) -> Constants:
     """Return a partition's columns, each with its value."""
     values = {key.casefold(): value for key, value in spec}
-    found = []
+    constants = []
     for column in keys:
         text = values[column.name.casefold()]
         target = arrow_type(column.type)
@@ -117,8 +117,8 @@ def constants_of(spec: PartitionSpec, keys: Iterable[Column]) -> Constants:
                 target_type=str(target),
                 hint="read other partitions, or read the table with SQL",
             ) from error
-        found.append((pa.field(column.name, target, nullable=column.nullable), value))
-    return tuple(found)
+        constants.append((pa.field(column.name, target, nullable=column.nullable), value))
+    return tuple(constants)
 
 
 @dataclass(frozen=True, slots=True)

@@ -201,8 +201,10 @@ class ResumableRowStream:
                     self._slow_down(self._concurrency)
                 begun = self.row > self._start
                 resume = f"row {self.row}" if begun else None
-                others = self._concurrency is not None and self._concurrency.items > 0
-                self._attempts.again(error, idempotent=True, resume=resume, patient=begun or others)
+                has_others = self._concurrency is not None and self._concurrency.items > 0
+                self._attempts.again(
+                    error, idempotent=True, resume=resume, patient=begun or has_others
+                )
 
     def _slow_down(self, concurrency: AdaptiveConcurrency) -> None:
         """Lower the shared limit; restart the retry deadline if other readers made progress."""
@@ -263,7 +265,7 @@ class ResumableRowStream:
                 constants=opening.constants,
             )
             with stream.named_in_errors():
-                places = self._wanted(stream.schema)
+                indexes = self._wanted(stream.schema)
             if self._schema is not None and not stream.schema.equals(self._schema):
                 raise FramingError(
                     "the columns differ between two streams of the same snapshot",
@@ -273,21 +275,21 @@ class ResumableRowStream:
             response.close()
             raise
         self._response = response
-        as_it_comes = places == tuple(range(len(stream.schema)))
-        self._schema, self._places = stream.schema, None if as_it_comes else places
+        as_it_comes = indexes == tuple(range(len(stream.schema)))
+        self._schema, self._places = stream.schema, None if as_it_comes else indexes
         self._unprotected = stream.unprotected
-        wanted = pa.schema(map(stream.schema.field, places))
-        self._types = text_types(wanted, self._text.columns, self._text.mode)
-        self._chars = char_columns(wanted.names, self._text.stripped)
+        selected = pa.schema(map(stream.schema.field, indexes))
+        self._types = text_types(selected, self._text.columns, self._text.mode)
+        self._chars = char_columns(selected.names, self._text.stripped)
         return stream
 
     def _wanted(self, stream: pa.Schema) -> tuple[int, ...]:
         """Check the stream against the session's columns; return the selected columns' indexes."""
-        found = tuple(range(len(stream)))
+        indexes = tuple(range(len(stream)))
         if self._columns is not None:
-            found = find_columns(stream, self._columns, may_have_more=bool(self._select))
+            indexes = find_columns(stream, self._columns, may_have_more=bool(self._select))
         if not self._select:
-            return found
+            return indexes
         names = {name.casefold(): index for index, name in enumerate(stream.names)}
         try:
             return tuple(names[name.casefold()] for name in self._select)
@@ -349,14 +351,14 @@ def delivered(
     exceed ``max_bytes``. During the read, the tracker counts the rows that arrive in all splits. At
     the end, the tracker's row count is set to the number of rows returned.
     """
-    before, found, size = tracker.rows if tracker is not None else 0, 0, 0
+    before, arrived, size = tracker.rows if tracker is not None else 0, 0, 0
     try:
-        while limit is None or found < limit:
+        while limit is None or arrived < limit:
             batch = next(batches, None)
             if batch is None:
                 break
-            if limit is not None and batch.num_rows > limit - found:
-                batch = batch.slice(0, limit - found)
+            if limit is not None and batch.num_rows > limit - arrived:
+                batch = batch.slice(0, limit - arrived)
             if max_bytes is not None:
                 size += batch.nbytes
                 if size > max_bytes:
@@ -366,17 +368,17 @@ def delivered(
                         actual=size,
                         hint="select fewer columns, partitions or rows, or pass a larger max_bytes",
                     )
-            found += batch.num_rows
+            arrived += batch.num_rows
             yield batch
     finally:
         batches.close()
         if tracker is not None:
-            tracker.correct_rows(before + found)
-    if limit is None and rows is not None and found != rows:
+            tracker.correct_rows(before + arrived)
+    if limit is None and rows is not None and arrived != rows:
         raise TruncatedError(
-            f"{found} rows of {what} arrived, but the snapshot has {rows}",
+            f"{arrived} rows of {what} arrived, but the snapshot has {rows}",
             expected=rows,
-            actual=found,
+            actual=arrived,
         )
 
 

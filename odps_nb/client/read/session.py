@@ -274,9 +274,9 @@ def _session(
 ) -> ReadSession:
     if plan.increment is not None:
         plan.increment.check_start(answer.latest_version)
-    rows, size, found = answer.record_count, answer.estimated_size, columns.filter
+    rows, size, row_filter = answer.record_count, answer.estimated_size, columns.filter
     by_rows = answer.split_mode is SplitMode.ROW_OFFSET and rows is not None
-    if by_rows and rows and plan.limit is not None and not found:
+    if by_rows and rows and plan.limit is not None and not row_filter:
         size = None if size is None else size * min(rows, plan.limit) // rows
         rows = min(rows, plan.limit)
     if by_rows:
@@ -296,14 +296,16 @@ def _session(
         source=StorageRows(old=old),
         schema=text_as_binary(schema) if as_bytes else schema,
         splits=splits,
-        row_count=sum(rows_of(split) or 0 for split in splits) if by_rows and not found else None,
+        row_count=sum(rows_of(split) or 0 for split in splits)
+        if by_rows and not row_filter
+        else None,
         expires_at=answer.expires_at,
         route_token=answer.route_token,
         estimated_size=size,
         latest_version=answer.latest_version,
-        filter=found,
-        hidden=hidden_columns(answer.schema, schema, found),
-        stored_rows=rows if by_rows and found else None,
+        filter=row_filter,
+        hidden=hidden_columns(answer.schema, schema, row_filter),
+        stored_rows=rows if by_rows and row_filter else None,
         selects=bool(plan.columns),
         limit=plan.limit,
         columns=schema.names if plan.increment or len(schema) < len(answer.schema) else (),
@@ -321,10 +323,10 @@ def split_ranges(plan: ReadPlan, rows: int, size: int | None) -> tuple[RowRangeS
     if plan.splits is not None:
         return plan_ranges(rows, _bearable(min(rows, plan.splits)))
     by_rows = math.ceil(rows / DEFAULT_SPLIT_ROWS)
-    wanted = math.ceil(size / _split_bytes(plan)) if size else by_rows
+    split_count = math.ceil(size / _split_bytes(plan)) if size else by_rows
     if _is_free(plan):
-        wanted = min(wanted, DEFAULT_SPLITS)
-    return plan_ranges(rows, _bearable(min(rows, wanted)))
+        split_count = min(split_count, DEFAULT_SPLITS)
+    return plan_ranges(rows, _bearable(min(rows, split_count)))
 
 
 def _is_free(plan: ReadPlan) -> bool:
@@ -345,10 +347,10 @@ def _bearable(splits: int) -> int:
 def divided(session: ReadSession, splits: int) -> ReadSession:
     """Return the session with at least ``splits`` row ranges, if all its splits are row ranges."""
     ranges = [split for split in session.splits if isinstance(split, RowRangeSplit)]
-    wanted = min(DEFAULT_SPLITS, splits)
-    if wanted <= len(ranges) or len(ranges) < len(session.splits):
+    split_count = min(DEFAULT_SPLITS, splits)
+    if split_count <= len(ranges) or len(ranges) < len(session.splits):
         return session
-    return replace(session, splits=plan_ranges(sum(split.count for split in ranges), wanted))
+    return replace(session, splits=plan_ranges(sum(split.count for split in ranges), split_count))
 
 
 def plan_ranges(rows: int, splits: int) -> tuple[RowRangeSplit, ...]:

@@ -42,16 +42,16 @@ def joined(splits: Sequence[Split]) -> tuple[Split, ...]:
     >>> [str(split) for split in joined([RowRangeSplit(0, 10), RowRangeSplit(10, 5)])]
     ['rows 0…15']
     """
-    found: list[Split] = []
+    merged: list[Split] = []
     for split in splits:
-        last = found[-1] if found else None
+        last = merged[-1] if merged else None
         if not (isinstance(split, RowRangeSplit) and isinstance(last, RowRangeSplit)):
-            found.append(split)
+            merged.append(split)
         elif last.offset + last.count == split.offset:
-            found[-1] = RowRangeSplit(last.offset, last.count + split.count)
+            merged[-1] = RowRangeSplit(last.offset, last.count + split.count)
         else:
-            found.append(split)
-    return tuple(found)
+            merged.append(split)
+    return tuple(merged)
 
 
 def piece_bytes(ahead: int, workers: int = READ_WORKERS) -> int:

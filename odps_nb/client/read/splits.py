@@ -283,12 +283,12 @@ class SplitRows:
 
         The service skips only whole blocks of rows, so every row is tested here.
         """
-        found = self._filter
-        if found is None:
+        row_filter = self._filter
+        if row_filter is None:
             return self._rows.fit(batch)
-        kept = found.apply(batch, self._columns)
-        self._rows.uncount(batch.num_rows - kept.num_rows)
-        return self._rows.fit(kept, lambda row: found.rows(batch)[row])
+        matches = row_filter.apply(batch, self._columns)
+        self._rows.uncount(batch.num_rows - matches.num_rows)
+        return self._rows.fit(matches, lambda row: row_filter.rows(batch)[row])
 
     def rest(self) -> None:
         """Keep the session alive; close the connection if the service is throttling others."""
@@ -356,15 +356,15 @@ def iter_placed(
 
         return rows
 
-    found = fan_out(
+    batches = fan_out(
         (job(number) for number in range(begin.split, len(session.splits))),
         size=lambda placed: int(placed[1].nbytes),
         max_bytes=read_ahead // 2,
         concurrency=concurrency,
         cancel=cancel,
     )
-    with closing(keeper), closing(found):
-        yield from found
+    with closing(keeper), closing(batches):
+        yield from batches
 
 
 class _PlacedRows:

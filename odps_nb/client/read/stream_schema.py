@@ -41,21 +41,21 @@ def find_columns(
     (1, 0)
     """
     names = [name.casefold() for name in stream.names]
-    wanted = [column.name.casefold() for column in columns]
-    if len(set(wanted)) < len(wanted) and names == wanted:
+    expected = [column.name.casefold() for column in columns]
+    if len(set(expected)) < len(expected) and names == expected:
         # a query result may have two columns of the same name
-        places = list(range(len(names)))
+        indexes = list(range(len(names)))
     else:
-        places = _places(stream, names, columns)
+        indexes = _places(stream, names, columns)
         if len(names) > len(columns) and not may_have_more:
-            stranger = next(name for name in stream.names if name.casefold() not in set(wanted))
+            stranger = next(name for name in stream.names if name.casefold() not in set(expected))
             raise mismatch(
                 f"the stream has {len(names)} columns, but the session has {len(columns)}: "
                 f"{shorten(repr(stranger), _SHOWN)} is not in the session"
             )
-    for column, place in zip(columns, places, strict=True):
-        _require(stream.field(place).type, column.type, column.name)
-    return tuple(places)
+    for column, index in zip(columns, indexes, strict=True):
+        _require(stream.field(index).type, column.type, column.name)
+    return tuple(indexes)
 
 
 def mismatch(message: str, hint: str | None = None) -> FramingError:
@@ -72,13 +72,13 @@ def _places(stream: pa.Schema, names: Sequence[str], columns: Sequence[Column]) 
             raise mismatch(
                 f"the stream has the column {shorten(repr(stream.field(index).name), _SHOWN)} twice"
             )
-    found = []
+    indexes = []
     for column in columns:
-        place = where.get(column.name.casefold())
-        if place is None:
+        position = where.get(column.name.casefold())
+        if position is None:
             raise mismatch(f"the stream has no column {column.name!r}")
-        found.append(place)
-    return found
+        indexes.append(position)
+    return indexes
 
 
 def _require(came: pa.DataType, promised: OdpsType, path: str) -> None:
@@ -98,19 +98,19 @@ def _require(came: pa.DataType, promised: OdpsType, path: str) -> None:
 
 
 def _require_members(came: pa.DataType, promised: StructType, path: str) -> None:
-    places: dict[str, int] = {}
-    for place in range(came.num_fields):
-        if places.setdefault(came.field(place).name.casefold(), place) != place:
+    indexes: dict[str, int] = {}
+    for index in range(came.num_fields):
+        if indexes.setdefault(came.field(index).name.casefold(), index) != index:
             raise mismatch(f"the struct {path!r} has the same member twice in the stream")
-    wanted = {member.name.casefold() for member in promised.fields}
-    if places.keys() != wanted:
-        odd = sorted(places.keys() ^ wanted)[0]
+    expected = {member.name.casefold() for member in promised.fields}
+    if indexes.keys() != expected:
+        odd = sorted(indexes.keys() ^ expected)[0]
         raise mismatch(
             f"the member {odd!r} of the struct {path!r} is missing from the stream or the session"
         )
     for member in promised.fields:
-        place = places[member.name.casefold()]
-        _require(came.field(place).type, member.type, f"{path}.{member.name}")
+        index = indexes[member.name.casefold()]
+        _require(came.field(index).type, member.type, f"{path}.{member.name}")
 
 
 def _is_form_of(came: pa.DataType, promised: OdpsType) -> bool:

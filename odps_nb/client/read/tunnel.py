@@ -122,8 +122,8 @@ def reopen_downloads(storage: StorageClient, plan: ReadPlan, session_id: str) ->
             hint="read again for a new snapshot, with the same partitions and condition",
         )
     answers = [
-        (of, storage.call(GetDownload(of=of, download_id=one)))
-        for of, one in zip(targets, ids, strict=False)
+        (of, storage.call(GetDownload(of=of, download_id=download_id)))
+        for of, download_id in zip(targets, ids, strict=False)
     ]
     return _session(plan, schema, columns, answers)
 
@@ -146,43 +146,45 @@ def _addressable(
 
 
 def _partitions(
-    storage: StorageClient, plan: ReadPlan, schema: TableSchema, found: RowFilter | None
+    storage: StorageClient, plan: ReadPlan, schema: TableSchema, row_filter: RowFilter | None
 ) -> Iterator[PartitionSpec]:
     """Yield the partitions to read; one empty spec for a table without partitions."""
     keys = schema.partition_columns
     if not keys:
         yield PartitionSpec()
         return
-    test = None if found is None else _test(found, schema)
+    test = None if row_filter is None else _test(row_filter, schema)
     seen: set[PartitionSpec] = set()
     named = bool(plan.partitions)
-    conditions = () if found is None else (found.condition,)
-    for wanted in plan.partitions or fixed_partitions(conditions, keys):
+    conditions = () if row_filter is None else (row_filter.condition,)
+    for partial_spec in plan.partitions or fixed_partitions(conditions, keys):
         empty = named
-        whole = named and len(wanted) == len(keys)
-        listed = iter_partitions(storage, plan.table, wanted)
-        for spec in [wanted] if whole else (one.spec for one in listed):
+        whole = named and len(partial_spec) == len(keys)
+        listed = iter_partitions(storage, plan.table, partial_spec)
+        for spec in [partial_spec] if whole else (info.spec for info in listed):
             empty = False
             if spec not in seen and (test is None or test(spec)):
                 seen.add(spec)
                 yield spec
         if empty:
             raise NotFoundError(
-                f"no partition of {plan.table} matches {wanted}",
+                f"no partition of {plan.table} matches {partial_spec}",
                 code="NoSuchPartition",
                 hint="check the partition; table.partitions() lists those that exist",
             )
 
 
-def _test(found: RowFilter, schema: TableSchema) -> Callable[[PartitionSpec], bool] | None:
+def _test(row_filter: RowFilter, schema: TableSchema) -> Callable[[PartitionSpec], bool] | None:
     """Return whether rows of a partition can satisfy the condition; ``None``: always."""
-    part = conditions_on(found, schema.partition_columns)
+    part = conditions_on(row_filter, schema.partition_columns)
     if part is None:
         return None
 
     def test(spec: PartitionSpec) -> bool:
         values = constants_of(spec, schema.partition_columns)
-        row = pa.record_batch({field.name: pa.array([one], one.type) for field, one in values})
+        row = pa.record_batch(
+            {field.name: pa.array([value], value.type) for field, value in values}
+        )
         return bool(part.apply(row).num_rows)
 
     return test
@@ -246,10 +248,10 @@ def open_download(
 def _refuse(of: TableOf | ResultOf, answer: DownloadAnswer) -> NoReturn:
     status = answer.status
     expired = status is SessionStatus.EXPIRED
-    told = status.value if isinstance(status, SessionStatus) else status
+    state = status.value if isinstance(status, SessionStatus) else status
     raise (SessionExpiredError if expired else ServiceError)(
-        f"the download session of {of} is {told}",
-        code=told,
+        f"the download session of {of} is {state}",
+        code=state,
         hint="read again; if this recurs, report the session id " + answer.download_id,
     )
 
@@ -259,11 +261,11 @@ def _session(
 ) -> ReadSession:
     from odps_nb.client.read.session import split_ranges
 
-    found = columns.filter
+    row_filter = columns.filter
     if not plan.columns and answers:  # columns may have been added after the schema was fetched
         schema = replace(schema, columns=answers[0][1].schema.columns)
     shown = selected(schema, columns.wanted)
-    hidden = hidden_columns(schema, shown, found)
+    hidden = hidden_columns(schema, shown, row_filter)
     refuse_blobs(plan.table, shown)
     needed = {column.name.casefold() for column in (*shown, *hidden)}
     parts, first = [], 0
@@ -275,16 +277,18 @@ def _session(
                 )
             )
         first += answer.record_count
-    told = answers[0][1].schema.columns if answers else schema.columns
+    reported = answers[0][1].schema.columns if answers else schema.columns
     for of, answer in answers:
-        if [(c.name, c.type) for c in answer.schema.columns] != [(c.name, c.type) for c in told]:
+        if [(c.name, c.type) for c in answer.schema.columns] != [
+            (c.name, c.type) for c in reported
+        ]:
             raise mismatch(
                 f"the columns of {of} differ from those of {answers[0][0]}",
                 hint="read again; the table was altered in the meantime",
             )
-    sent = [column for column in told if column.name.casefold() in needed] or list(told[:1])
+    sent = [column for column in reported if column.name.casefold() in needed] or list(reported[:1])
     rows = first
-    if plan.limit is not None and found is None:
+    if plan.limit is not None and row_filter is None:
         rows = min(rows, plan.limit)
     ids = ",".join(answer.download_id for _, answer in answers)
     as_bytes = plan.text.mode is TextMode.BINARY
@@ -293,10 +297,10 @@ def _session(
         session_id=PREFIX + ids,
         schema=text_as_binary(shown) if as_bytes else shown,
         splits=split_ranges(plan, rows, rows * width_of(sent)),
-        row_count=rows if found is None else None,
+        row_count=rows if row_filter is None else None,
         estimated_size=rows * width_of(sent),
-        stored_rows=None if found is None else rows,
-        filter=found,
+        stored_rows=None if row_filter is None else rows,
+        filter=row_filter,
         hidden=hidden,
         selects=bool(plan.columns),
         limit=plan.limit,
@@ -309,7 +313,7 @@ def _session(
         source=Downloads(
             parts=tuple(parts),
             columns=tuple(sent),
-            all_columns=len(sent) == len(told),
+            all_columns=len(sent) == len(reported),
             keys=tuple(c for c in schema.partition_columns if c.name.casefold() in needed),
             compression=plan.compression,
         ),

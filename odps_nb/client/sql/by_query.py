@@ -81,12 +81,12 @@ def _session(
 
     columns = choose_columns(plan)
     shown = selected(schema, columns.wanted)
-    found = columns.filter
+    row_filter = columns.filter
     result = open_result(storage, instance, tracker=tracker, cancel=cancel)
     rows = result.row_count
-    if plan.limit is not None and found is None:
+    if plan.limit is not None and row_filter is None:
         rows = min(rows, plan.limit)
-    result.check(plan.limit if found is None else None)
+    result.check(plan.limit if row_filter is None else None)
     as_bytes = plan.text.mode is TextMode.BINARY
     splits: tuple[RowRangeSplit, ...] = split_ranges(plan, rows, None)
     source = result.source
@@ -104,10 +104,10 @@ def _session(
         session_id=QUERY_PREFIX + instance.instance_id,
         schema=text_as_binary(shown) if as_bytes else shown,
         splits=splits,
-        row_count=rows if found is None else None,
-        stored_rows=None if found is None else rows,
-        filter=found,
-        hidden=hidden_columns(schema, shown, found),
+        row_count=rows if row_filter is None else None,
+        stored_rows=None if row_filter is None else rows,
+        filter=row_filter,
+        hidden=hidden_columns(schema, shown, row_filter),
         selects=bool(plan.columns),
         limit=plan.limit,
         columns=shown.names,

@@ -30,8 +30,8 @@ def estimate_sql(
     except BaseException:
         stop_quietly(storage, instance)
         raise
-    wanted = GetInstanceResult(project=instance.project, instance_id=instance.instance_id)
-    tasks = storage.control(wanted).tasks
+    request = GetInstanceResult(project=instance.project, instance_id=instance.instance_id)
+    tasks = storage.control(request).tasks
     if not tasks:
         raise FramingError("the service returned no estimate for the query")
     return SqlCost.decode(tasks[0].text)
@@ -52,7 +52,7 @@ def check_cost(
         return
     reads = "is not known" if size is None else f"is {format_bytes(size)}"
     keys = {
-        info.name.table: ", ".join(one.name for one in info.schema.partition_columns)
+        info.name.table: ", ".join(column.name for column in info.schema.partition_columns)
         for info in tables_in(storage, sql)
     }
     by = " and ".join(f"{table} is partitioned by {key}" for table, key in keys.items() if key)

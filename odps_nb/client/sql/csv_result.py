@@ -39,9 +39,9 @@ class TextRows:
 
 def fetch_text_rows(storage: StorageClient, instance: SqlInstance) -> TextRows:
     """Return the rows that the control plane keeps as text; sends one request."""
-    wanted = GetInstanceResult(project=instance.project, instance_id=instance.instance_id)
-    tasks = storage.control(wanted).tasks
-    texts = [one.text for one in tasks if one.name == instance.task] or [t.text for t in tasks]
+    request = GetInstanceResult(project=instance.project, instance_id=instance.instance_id)
+    tasks = storage.control(request).tasks
+    texts = [task.text for task in tasks if task.name == instance.task] or [t.text for t in tasks]
     return TextRows(parse_csv(texts[0] if texts else ""))
 
 
@@ -56,17 +56,17 @@ def parse_csv(text: str) -> pa.Table:
     if not text:
         return pa.table({})
     names = next(csv.reader(io.StringIO(text, newline="")))
-    places = [str(place) for place in range(len(names))]  # names may repeat
+    labels = [str(index) for index in range(len(names))]  # names may repeat
     data = (text if text.endswith("\n") else text + "\n").encode()
     try:
         if text.count('"') % 2:
             raise pa.ArrowInvalid("the last cell has no end")
         rows = read_csv(
             pa.py_buffer(data),
-            ReadOptions(column_names=places, skip_rows_after_names=1, block_size=len(data) + 1),
+            ReadOptions(column_names=labels, skip_rows_after_names=1, block_size=len(data) + 1),
             ParseOptions(newlines_in_values=True, ignore_empty_lines=False),
             ConvertOptions(
-                column_types=dict.fromkeys(places, pa.string()),
+                column_types=dict.fromkeys(labels, pa.string()),
                 null_values=[_NULL],
                 strings_can_be_null=True,
                 quoted_strings_can_be_null=False,

@@ -93,8 +93,10 @@ def create_table_sql(table: TableName, schema: TableSchema, options: TableOption
     if schema.partition_columns:
         parts.append(_partitioned_by(schema))
     parts += _clustering(schema, options)
-    if found := _properties(schema, options):
-        pairs = ", ".join(f"{format_text(k)}={format_text(v)}" for k, v in sorted(found.items()))
+    if properties := _properties(schema, options):
+        pairs = ", ".join(
+            f"{format_text(k)}={format_text(v)}" for k, v in sorted(properties.items())
+        )
         parts.append(f"tblproperties ({pairs})")
     if options.lifecycle is not None:
         parts.append(f"lifecycle {_number(options.lifecycle, 'lifecycle', 'of days')}")
@@ -164,10 +166,10 @@ def _properties(schema: TableSchema, options: TableOptions) -> dict[str, str]:
     if _has_blobs(schema):
         needed |= BLOB_TABLE_PROPERTIES
     for key, value in needed.items():
-        given = options.properties.get(key, value)
-        if given.lower() != value:
+        actual = options.properties.get(key, value)
+        if actual.lower() != value:
             raise ArgumentError(
-                f"the property {key!r} is {given!r}, but this table needs {value!r}",
+                f"the property {key!r} is {actual!r}, but this table needs {value!r}",
                 hint="leave it out: it is set automatically",
             )
     return needed | dict(options.properties)
@@ -176,7 +178,7 @@ def _properties(schema: TableSchema, options: TableOptions) -> dict[str, str]:
 def _spelled(names: Sequence[str], schema: TableSchema, what: str) -> tuple[str, ...]:
     """Return column names as spelled in the schema; raise if a column cannot be a key."""
     known = {column.name.casefold(): column for column in schema.columns}
-    found: list[str] = []
+    spelled: list[str] = []
     for name in names:
         column = known.get(name.casefold())
         if column is None:
@@ -185,15 +187,15 @@ def _spelled(names: Sequence[str], schema: TableSchema, what: str) -> tuple[str,
                 f"{what} names {name!r}, which is not a column of the table",
                 hint=f"{near}its columns are: {', '.join(c.name for c in schema.columns[:20])}",
             )
-        if column.name in found:
+        if column.name in spelled:
             raise ArgumentError(f"{what} names {name!r} twice")
         code = column.type.code
         if TYPE_FACTS[code].kind == "OTHER" and code is not TypeCode.INTERVAL_YEAR_MONTH:
             raise ArgumentError(
                 f"{what} names {column.name!r}, whose type {code.name} cannot be a key"
             )
-        found.append(column.name)
-    return tuple(found)
+        spelled.append(column.name)
+    return tuple(spelled)
 
 
 def _check_types(schema: TableSchema) -> None:
@@ -291,9 +293,9 @@ def add_columns(
         raise ArgumentError("only data columns can be added", hint="pass e.g. 'price double'")
     _check_names(table, added.columns)
     _check_types(added)
-    new = [one for one in added.columns if schema.find(one.name) is None]
+    new = [column for column in added.columns if schema.find(column.name) is None]
     if len(new) < len(added) and not if_not_exists:
-        there = [one.name for one in added.columns if schema.find(one.name) is not None]
+        there = [column.name for column in added.columns if schema.find(column.name) is not None]
         raise ConflictError(
             f"{table} already has the column {', '.join(map(repr, there))}",
             code="ObjectAlreadyExists",

@@ -48,8 +48,8 @@ def failure_of(
             code="TableAlreadyExists" if of_table else "ObjectAlreadyExists",
             hint="drop it first, or pass if_not_exists",
         )
-    for said, hint in _REFUSED.items():
-        if said in error.message:
+    for phrase, hint in _REFUSED.items():
+        if phrase in error.message:
             error.hint = hint
     error.excerpt = excerpt(sql, error.message)
     suggest_names(storage, sql, error)

@@ -86,17 +86,17 @@ def submit_sql(
     ``settings`` or ``SET`` statements at the beginning of the text specify another one.
     """
     profile = storage.profile
-    given, sql = split_settings(sql)
+    all_settings, sql = split_settings(sql)
     storage.new_tables.forget_dropped(sql)
     chosen = schema_settings(profile.schema) if profile.schema else {}
     if profile.timezone is not None:
         chosen = {**chosen, SQL_ZONE: profile.timezone}
-    given = {**given, **(settings or {})}
+    all_settings = {**all_settings, **(settings or {})}
     request = SubmitSql(
         project=profile.project,
         sql=sql,
         name=name,
-        settings={**chosen, **given},
+        settings={**chosen, **all_settings},
         unique_id=unique_id or str(uuid.uuid4()),
         estimates=estimates,
     )
@@ -120,7 +120,7 @@ def submit_sql(
         task=name,
         is_over=bool(tasks) and all(task.status for task in tasks),
         sql=sql,
-        settings=given,
+        settings=all_settings,
     )
 
 
@@ -134,7 +134,7 @@ def find_sql(storage: StorageClient, instance_id: str) -> SqlInstance:
         )
     project, name = storage.profile.project, instance_id.strip()
     try:
-        found = storage.control(GetTaskStatus(project=project, instance_id=name))
+        status = storage.control(GetTaskStatus(project=project, instance_id=name))
     except NotFoundError as error:
         error.hint = (
             "check the id and the project of the connection; the service keeps instances for a "
@@ -149,8 +149,8 @@ def find_sql(storage: StorageClient, instance_id: str) -> SqlInstance:
     return SqlInstance(
         project=project,
         instance_id=name,
-        task=found.tasks[0].name if found.tasks else SQL_TASK,
-        is_over=_state(found) == "success",
+        task=status.tasks[0].name if status.tasks else SQL_TASK,
+        is_over=_state(status) == "success",
         sql=sql,
     )
 
@@ -164,10 +164,10 @@ def fetch_status(storage: StorageClient, instance: SqlInstance) -> str:
     return _state(storage.control(request))
 
 
-def _state(found: InstanceStatus) -> str:
-    states = [task.status.lower() for task in found.tasks]
-    if not found.is_over:
-        return states[0] if states and states[0] in _UNDER_WAY else found.status.lower()
+def _state(status: InstanceStatus) -> str:
+    states = [task.status.lower() for task in status.tasks]
+    if not status.is_over:
+        return states[0] if states and states[0] in _UNDER_WAY else status.status.lower()
     bad = [state for state in states if state != "success"]
     return bad[0] if bad else "success"
 
@@ -231,8 +231,8 @@ def _find_failure(
     bad = [task for task in state.tasks if task.status.lower() != "success"]
     if state.tasks and not bad:
         return None
-    wanted = GetInstanceResult(project=project, instance_id=instance_id)
-    result = storage.control(wanted, tracker=tracker)
+    request = GetInstanceResult(project=project, instance_id=instance_id)
+    result = storage.control(request, tracker=tracker)
     ended = bad[0] if bad else TaskState(name=instance.task)
     texts = [task.text for task in result.tasks if not bad or task.name == ended.name]
     failed = TaskResult(name=ended.name, status=ended.status, text=texts[0] if texts else "")

@@ -376,8 +376,8 @@ def console_of(storage: StorageClient) -> str | None:
     """Return the address of the region's console, or ``None`` if unknown; sends one request."""
     profile = storage.profile
     host = urlsplit(profile.endpoint).hostname or ""
-    found = _REGION.match(host)
-    region = profile.region or (found[1] if found else None)
+    match = _REGION.match(host)
+    region = profile.region or (match[1] if match else None)
     if region is None:
         return None
     try:

@@ -36,10 +36,10 @@ def split_settings(sql: str) -> tuple[dict[str, str], str]:
     ({}, "select 'set a=b;'")
     """
     settings, at = {}, 0
-    while (found := _SET.match(sql, at)) is not None:
-        settings[found[1]] = found[2].strip()
-        at = found.end()
-    later = next((name for found in _LATER.finditer(sql, at) if (name := found["name"])), None)
+    while (match := _SET.match(sql, at)) is not None:
+        settings[match[1]] = match[2].strip()
+        at = match.end()
+    later = next((name for match in _LATER.finditer(sql, at) if (name := match["name"])), None)
     if later is not None:
         raise ArgumentError(
             f"the query sets {later} after its first statement, where SET has no effect",
@@ -64,7 +64,7 @@ def texts_of(given: object, what: str = "setting") -> dict[str, str]:
         raise ArgumentError(
             f"{many} is of type {type(given).__name__}; it must be a dict", argument=many, hint=hint
         )
-    found = {}
+    texts = {}
     for name, value in given.items():
         text = _text_of(value)
         if not isinstance(name, str) or not name.strip():
@@ -72,10 +72,10 @@ def texts_of(given: object, what: str = "setting") -> dict[str, str]:
         elif text is None:
             wrong = f"the {what} {name!r} is of type {type(value).__name__}: {shown(value)}"
         else:
-            found[name] = text
+            texts[name] = text
             continue
         raise ArgumentError(wrong, argument=many, hint=hint)
-    return found
+    return texts
 
 
 def _text_of(value: object) -> str | None:

@@ -55,13 +55,13 @@ class BlockWriteSession(WriteSession):
     def _chosen(self, streams: Sequence[StreamReceipt | tuple[str, int]]) -> list[Any]:
         """Return the streams to commit; raise unless they are all of the session's streams."""
         names = {
-            (one.stream_id, one.version) if isinstance(one, StreamReceipt) else one
-            for one in streams
+            (stream.stream_id, stream.version) if isinstance(stream, StreamReceipt) else stream
+            for stream in streams
         }
-        known = {(one.stream_id, one.version): one for one in self._made}
+        known = {(stream.stream_id, stream.version): stream for stream in self._made}
         if names - known.keys():
             raise StateError("a stream of another session cannot be committed")
-        dropped = [one for name, one in known.items() if name not in names and one.sent]
+        dropped = [stream for name, stream in known.items() if name not in names and stream.sent]
         if dropped and self.commits_all:
             raise StateError(
                 f"{dropped[0].label} has sent rows, but is not part of this commit, and the tunnel "
@@ -202,7 +202,7 @@ class Version1WriteSession(BlockWriteSession):
         )
 
     def _commit(self, streams: Sequence[StreamReceipt | tuple[str, int]]) -> None:
-        messages = [one for stream in self._chosen(streams) for one in stream.messages]
+        messages = [message for stream in self._chosen(streams) for message in stream.messages]
         ref, storage, tracker = self.ref, self._storage, self._tracker
         request = OverVersion1(
             CommitBlocks(table=ref.table, session_id=ref.server_id, messages=tuple(messages))

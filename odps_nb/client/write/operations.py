@@ -168,8 +168,8 @@ class Stamp:
             gone = pa.repeat(pa.scalar(DELETE, pa.int8()), batch.num_rows)
             operations = pc.if_else(deleted, gone, operations)
         names = [column.name for column in schema.schema.columns]
-        place = names.index(OPERATION) if OPERATION in names else batch.num_columns
-        return batch.add_column(place, pa.field(OPERATION, pa.int8()), operations)
+        position = names.index(OPERATION) if OPERATION in names else batch.num_columns
+        return batch.add_column(position, pa.field(OPERATION, pa.int8()), operations)
 
 
 DEFAULT_PART_BYTES = 64 * 2**20
@@ -195,14 +195,14 @@ class RowPart:
 
     def after(self, rows: int) -> RowPart:
         """Return the part minus its first ``rows`` rows; data is not copied."""
-        left, kept = rows, []
+        left, rest = rows, []
         for batch in self.batches:
             if left >= batch.num_rows:
                 left -= batch.num_rows
             else:
-                kept.append(batch.slice(left))
+                rest.append(batch.slice(left))
                 left = 0
-        return RowPart.of(kept)
+        return RowPart.of(rest)
 
 
 def iter_parts(
@@ -232,21 +232,21 @@ def iter_parts(
         yield RowPart.of(held)
 
 
-def _require_same(found: pa.Schema, first: pa.Schema) -> None:
+def _require_same(schema: pa.Schema, first: pa.Schema) -> None:
     """Raise if schemas differ in more than time units, which each upload's stream declares."""
-    for one, other in zip(found, first, strict=False):
-        if _without_unit(one) != _without_unit(other):
+    for field, other in zip(schema, first, strict=False):
+        if _without_unit(field) != _without_unit(other):
             raise ConversionError(
-                f"column {one.name!r} is {one.type} in one batch, but {other.name!r} is "
+                f"column {field.name!r} is {field.type} in one batch, but {other.name!r} is "
                 f"{other.type} in the first batch",
-                column=one.name,
-                source_type=str(one.type),
+                column=field.name,
+                source_type=str(field.type),
                 target_type=str(other.type),
                 hint="use the same schema for all batches",
             )
-    if len(found) != len(first):
+    if len(schema) != len(first):
         raise ConversionError(
-            f"a batch has {len(found)} columns, but the first batch has {len(first)}",
+            f"a batch has {len(schema)} columns, but the first batch has {len(first)}",
             hint="use the same schema for all batches",
         )
 

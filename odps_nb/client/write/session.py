@@ -78,18 +78,18 @@ def open_write_session(
 
     if tracker is not None:
         tracker.phase(Phase.CREATING)
-    asked = NewSession(partition, overwrite, shared, keyed, only)
+    new_session = NewSession(partition, overwrite, shared, keyed, only)
     more: dict[str, Any] = {"part_bytes": part_bytes, "tracker": tracker, "cancel": cancel}
 
     def by_tunnel() -> WriteSession:
-        direct = None if keyed else open_upload(storage, table, asked, **more)
-        return direct or open_staging(storage, table, asked, **more)
+        direct = None if keyed else open_upload(storage, table, new_session, **more)
+        return direct or open_staging(storage, table, new_session, **more)
 
     ways: dict[Transfer, Callable[[], WriteSession]] = {Transfer.TUNNEL: by_tunnel}
     if only is None:  # the Storage API replaces whole rows
-        ways[Transfer.STORAGE] = lambda: _open_storage(storage, table, asked, **more)
+        ways[Transfer.STORAGE] = lambda: _open_storage(storage, table, new_session, **more)
     if not (shared or keyed):
-        ways[Transfer.STORAGE_V1] = lambda: open_blocks(storage, table, asked, **more)
+        ways[Transfer.STORAGE_V1] = lambda: open_blocks(storage, table, new_session, **more)
     what = f"writing to {table}" if only is None else f"a partial upsert into {table}"
     session = storage.transfer.run(ways, what=what, table=table, tracker=tracker)
     if tracker is not None:
@@ -98,10 +98,12 @@ def open_write_session(
 
 
 def _open_storage(
-    storage: StorageClient, table: TableName, asked: NewSession, **more: Any
+    storage: StorageClient, table: TableName, new_session: NewSession, **more: Any
 ) -> WriteSession:
     tracker, cancel = more["tracker"], more["cancel"]
-    request = CreateWriteSession(table=table, partition=asked.partition, overwrite=asked.overwrite)
+    request = CreateWriteSession(
+        table=table, partition=new_session.partition, overwrite=new_session.overwrite
+    )
     try:
         answer = storage.call(request, tracker=tracker, cancel=cancel)
     except InvalidRequestError as error:
@@ -112,7 +114,7 @@ def _open_storage(
     ref = WriteSessionRef(
         table=table,
         session_id=answer.session_id,
-        partition=asked.partition,
+        partition=new_session.partition,
         route_token=answer.route_token,
     )
     return StorageWriteSession(storage, ref, **more)
@@ -200,7 +202,8 @@ def named_streams(
     without names would include all streams of the session, even those of failed or late writers.
     """
     pairs = tuple(
-        (one.stream_id, one.version) if isinstance(one, StreamReceipt) else one for one in streams
+        (stream.stream_id, stream.version) if isinstance(stream, StreamReceipt) else stream
+        for stream in streams
     )
     if pairs or session.kind.is_staged:
         return pairs

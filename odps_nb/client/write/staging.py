@@ -144,8 +144,8 @@ class StagedWriteSession(WriteSession):
 
     def _commit(self, streams: Sequence[StreamReceipt | tuple[str, int]]) -> None:
         pairs = [
-            (one.stream_id, one.version) if isinstance(one, StreamReceipt) else one
-            for one in streams
+            (stream.stream_id, stream.version) if isinstance(stream, StreamReceipt) else stream
+            for stream in streams
         ]
         commit_staged(self._storage, self.ref, pairs, tracker=self._tracker, cancel=self._cancel)
 
@@ -226,12 +226,12 @@ class StagedStream(RowUploads):
 
 
 def _numbered(batches: Sequence[pa.RecordBatch], first: int) -> Sequence[pa.RecordBatch]:
-    found = []
+    numbered = []
     for batch in batches:
         numbers = pa.array(np.arange(first, first + batch.num_rows))
-        found.append(batch.append_column(ORDER, numbers))
+        numbered.append(batch.append_column(ORDER, numbers))
         first += batch.num_rows
-    return found
+    return numbered
 
 
 _SAFE = re.compile(r"[^A-Za-z0-9]")
@@ -245,7 +245,7 @@ def partition_of(stream_id: str, version: int) -> str:
     >>> partition_of("000001-7", 1)
     '1_000001_2d_7'
     """
-    return f"{version}_" + _SAFE.sub(lambda found: f"_{ord(found[0]):x}_", stream_id)
+    return f"{version}_" + _SAFE.sub(lambda match: f"_{ord(match[0]):x}_", stream_id)
 
 
 # -- the end --------------------------------------------------------------------------------------
@@ -319,7 +319,7 @@ def _statement(
     storage: StorageClient, ref: WriteSessionRef, streams: Sequence[tuple[str, int]]
 ) -> str:
     schema = fetch_table(storage, ref.table).schema
-    names = ", ".join(format_text(partition_of(*one)) for one in streams)
+    names = ", ".join(format_text(partition_of(*stream)) for stream in streams)
     chosen = f"{quoted_column(STREAM)} in ({names})" if names else "1 = 0"
     source = f"{quoted(_staging(ref))} where {chosen}"
     if ref.kind.merges:
@@ -337,8 +337,8 @@ def _statement(
         ]
         clause = f" partition ({', '.join(levels)})"
     else:
-        made = {c.name for c in schema.partition_columns}
-        columns = [name for name in columns if name not in made]
+        keys = {c.name for c in schema.partition_columns}
+        columns = [name for name in columns if name not in keys]
     selected = ", ".join(map(quoted_column, columns))
     return f"insert {verb} table {quoted(ref.table)}{clause} select {selected} from {source};"
 
@@ -366,8 +366,8 @@ def _merge(storage: StorageClient, ref: WriteSessionRef, schema: TableSchema, so
     same = [f"t.{quoted_column(name)} = s.{quoted_column(name)}" for name in (*keys, *dynamic)]
     same += [f"t.{quoted_column(key)} = {format_text(value)}" for key, value in ref.partition]
     known = {name.casefold() for name in (*keys, *dynamic)}
-    others = [name for name in columns if name.casefold() not in known]
-    changes = [f"{quoted_column(name)} = s.{quoted_column(name)}" for name in others]
+    updated = [name for name in columns if name.casefold() not in known]
+    changes = [f"{quoted_column(name)} = s.{quoted_column(name)}" for name in updated]
     values = [f"s.{quoted_column(c.name)}" if c.name in columns else "null" for c in schema.columns]
     parts = [
         format_text(fixed[c.name.casefold()])

@@ -55,10 +55,12 @@ class BlobDtype(ExtensionDtype):
     def __from_arrow__(self, array: pa.Array | pa.ChunkedArray) -> BlobArray:
         """Convert an Arrow column of references, as text or `ArrowBlob`, to a `BlobArray`."""
         chunks = array.chunks if isinstance(array, pa.ChunkedArray) else [array]
-        plain = [one.storage if isinstance(one, pa.ExtensionArray) else one for one in chunks]
+        plain = [
+            chunk.storage if isinstance(chunk, pa.ExtensionArray) else chunk for chunk in chunks
+        ]
         text: Any = _TEXT  # Any, because the pandas stubs lack ``__from_arrow__``
-        found = pa.chunked_array([one.cast(TEXT) for one in plain], TEXT)
-        return BlobArray(text.__from_arrow__(found), self)
+        references = pa.chunked_array([chunk.cast(TEXT) for chunk in plain], TEXT)
+        return BlobArray(text.__from_arrow__(references), self)
 
 
 class BlobArray(ExtensionArray):
@@ -70,8 +72,8 @@ class BlobArray(ExtensionArray):
     @classmethod
     def _from_sequence(cls, scalars: Any, *, dtype: Any = None, copy: bool = False) -> BlobArray:
         if isinstance(scalars, BlobArray):
-            kept = scalars.dtype if dtype is None else _as_dtype(dtype, scalars.dtype)
-            return cls(scalars._texts.copy() if copy else scalars._texts, kept)
+            blob_dtype = scalars.dtype if dtype is None else _as_dtype(dtype, scalars.dtype)
+            return cls(scalars._texts.copy() if copy else scalars._texts, blob_dtype)
         texts = pd.array([_text(value) for value in scalars], dtype=_TEXT)
         return cls(texts, _as_dtype(dtype, BlobDtype()))
 
@@ -81,8 +83,8 @@ class BlobArray(ExtensionArray):
 
     @classmethod
     def _concat_same_type(cls, to_concat: Sequence[BlobArray]) -> BlobArray:
-        sources = (one.dtype for one in to_concat if one.dtype.source is not None)
-        texts = type(to_concat[0]._texts)._concat_same_type([one._texts for one in to_concat])
+        sources = (array.dtype for array in to_concat if array.dtype.source is not None)
+        texts = type(to_concat[0]._texts)._concat_same_type([array._texts for array in to_concat])
         return cls(texts, next(sources, BlobDtype()))
 
     @property
@@ -99,16 +101,16 @@ class BlobArray(ExtensionArray):
         return len(self._texts)
 
     def __getitem__(self, item: Any) -> Any:
-        found = self._texts[item]
-        if isinstance(found, ExtensionArray):
-            return type(self)(found, self._dtype)
-        return None if pd.isna(found) else found
+        value = self._texts[item]
+        if isinstance(value, ExtensionArray):
+            return type(self)(value, self._dtype)
+        return None if pd.isna(value) else value
 
     def __setitem__(self, key: Any, value: Any) -> None:
         if isinstance(value, (pd.Series, BlobArray)):
             value = list(value)
         if pd.api.types.is_list_like(value):
-            self._texts[key] = [_text(one) for one in value]
+            self._texts[key] = [_text(item) for item in value]
         else:
             self._texts[key] = _text(value)
 
@@ -116,7 +118,7 @@ class BlobArray(ExtensionArray):
         if isinstance(other, (pd.Series, pd.Index, pd.DataFrame)):
             return NotImplemented
         if pd.api.types.is_list_like(other):
-            return self._texts == pd.array([_text(one) for one in other], dtype=_TEXT)
+            return self._texts == pd.array([_text(item) for item in other], dtype=_TEXT)
         return self._texts == _text(other)
 
     def isna(self) -> np.ndarray[Any, np.dtype[np.bool_]]:
@@ -126,8 +128,8 @@ class BlobArray(ExtensionArray):
     def take(self, indices: Any, *, allow_fill: bool = False, fill_value: Any = None) -> BlobArray:
         """Return the values at these positions, like `pandas.api.extensions.take`."""
         fill = pd.NA if _text(fill_value) is None else fill_value
-        found = self._texts.take(indices, allow_fill=allow_fill, fill_value=fill)
-        return type(self)(found, self._dtype)
+        texts = self._texts.take(indices, allow_fill=allow_fill, fill_value=fill)
+        return type(self)(texts, self._dtype)
 
     def copy(self) -> BlobArray:
         """Return a copy with the same source."""
@@ -135,18 +137,18 @@ class BlobArray(ExtensionArray):
 
     def astype(self, dtype: Any, copy: bool = True) -> Any:  # noqa: FBT001, FBT002  pandas' own
         """Convert the text of the references to another dtype."""
-        wanted = pd.api.types.pandas_dtype(dtype)
-        if isinstance(wanted, BlobDtype):
+        target = pd.api.types.pandas_dtype(dtype)
+        if isinstance(target, BlobDtype):
             return type(self)(self._texts.copy() if copy else self._texts, self._dtype)
-        if wanted == np.dtype(object):
+        if target == np.dtype(object):
             return np.asarray(self)
-        return self._texts.astype(wanted, copy=copy)
+        return self._texts.astype(target, copy=copy)
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray[Any, Any]:
         """Return the references as an object array, with ``None`` for nulls."""
         texts = self._texts.to_numpy(dtype=object, na_value=None)
-        made: np.ndarray[Any, Any] = texts if dtype is None else texts.astype(dtype)
-        return made
+        array: np.ndarray[Any, Any] = texts if dtype is None else texts.astype(dtype)
+        return array
 
     def __arrow_array__(self, type: Any = None) -> pa.Array:
         """Return an Arrow array of `ArrowBlob`, or of ``type`` if set."""
@@ -164,7 +166,7 @@ class BlobArray(ExtensionArray):
     def _cast_pointwise_result(self, values: Any) -> Any:
         """Keep the dtype if this array contains all values; ``map`` may return other values."""
         own = {*np.asarray(self), None}
-        if all(isinstance(one, str) and one in own for one in values if one is not None):
+        if all(isinstance(value, str) and value in own for value in values if value is not None):
             return self._from_sequence(values, dtype=self._dtype)
         return pd.Series(list(values)).array
 

@@ -57,14 +57,14 @@ def fit_time(
         return array  # all nanosecond timestamps are within the allowed years
     numbers, valid = _integers(array)
     if pt.is_date32(array.type):
-        numbers, given = numbers * 86_400, "s"
+        numbers, source_unit = numbers * 86_400, "s"
     else:
-        given = "ms" if pt.is_date64(array.type) else array.type.unit
-    _check_years(array, numbers, valid, given, target)
-    if rounds and PER_SECOND[unit] < PER_SECOND[given]:
-        numbers, given = _rounded(numbers, PER_SECOND[given] // PER_SECOND[unit]), unit
+        source_unit = "ms" if pt.is_date64(array.type) else array.type.unit
+    _check_years(array, numbers, valid, source_unit, target)
+    if rounds and PER_SECOND[unit] < PER_SECOND[source_unit]:
+        numbers, source_unit = _rounded(numbers, PER_SECOND[source_unit] // PER_SECOND[unit]), unit
         _check_years(array, numbers, valid, unit, target)
-    numbers = _in_unit(array, numbers, valid, given, unit, target)
+    numbers = _in_unit(array, numbers, valid, source_unit, unit, target)
     if zone is not None:
         numbers, missing = from_clock(numbers, valid, unit, zone)
         refuse(
@@ -91,11 +91,11 @@ def _in_unit(
     array: pa.Array,
     numbers: Numbers,
     valid: Mask,
-    given: str,
+    source_unit: str,
     unit: str,
     target: OdpsType,
 ) -> Numbers:
-    have, want = PER_SECOND[given], PER_SECOND[unit]
+    have, want = PER_SECOND[source_unit], PER_SECOND[unit]
     if want >= have:
         factor = want // have
         if (np.abs(numbers) > (_INT64 - 1) // factor).any():

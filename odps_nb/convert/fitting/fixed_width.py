@@ -49,7 +49,9 @@ def parts_from(found: Iterable[tuple[int, tuple[str, Any]]]) -> list[Part]:
         positions, values = groups.setdefault(key, ([], []))
         positions.append(position)
         values.append(value)
-    return [(np.array(places), _array_of_kind(key, many)) for key, (places, many) in groups.items()]
+    return [
+        (np.array(indexes), _array_of_kind(key, many)) for key, (indexes, many) in groups.items()
+    ]
 
 
 def _array_of_kind(key: str, values: list[Any]) -> pa.Array:
@@ -64,7 +66,7 @@ def _array_of_kind(key: str, values: list[Any]) -> pa.Array:
         return pa.array(values, pa.int64()).cast(pa.timestamp(unit, zone or None))
     if name == "duration":
         return pa.array(values, pa.int64()).cast(pa.duration(detail))
-    found = pa.array(values, values[0].type if name == "arrow" else pa.type_for_alias(name))
-    if isinstance(found, pa.ChunkedArray):
+    array = pa.array(values, values[0].type if name == "arrow" else pa.type_for_alias(name))
+    if isinstance(array, pa.ChunkedArray):
         raise pa.ArrowCapacityError("the values have more than 2 GiB")
-    return found
+    return array

@@ -72,28 +72,30 @@ def parts_of(values: Sequence[Any], *, keeps_nan: bool = False) -> tuple[list[Pa
     kinds = set(map(type, values)) - {type(None)}
     if len(kinds) == 1:  # the usual case
         kind = next(iter(kinds))
-        by_type[kind] = [place for place, value in enumerate(values) if value is not None]
+        by_type[kind] = [position for position, value in enumerate(values) if value is not None]
     else:
-        for place, value in enumerate(values):
+        for position, value in enumerate(values):
             if value is not None:
-                by_type.setdefault(type(value), []).append(place)
+                by_type.setdefault(type(value), []).append(position)
     parts: list[Part] = []
     strangers: _Places = []
-    for kind, places in by_type.items():
-        if (array := _at_once(kind, [values[place] for place in places], keeps_nan)) is not None:
-            parts.append((np.array(places), array))
+    for kind, positions in by_type.items():
+        if (
+            array := _at_once(kind, [values[position] for position in positions], keeps_nan)
+        ) is not None:
+            parts.append((np.array(positions), array))
             continue
         sort = _sorter(kind)
         known: list[tuple[int, tuple[str, Any]]] = []
-        for place in places:
-            value = values[place]
+        for position in positions:
+            value = values[position]
             if is_missing(value) and not (keeps_nan and isinstance(value, (float, np.floating))):
                 continue
-            found = sort(value) if sort is not None else None
-            if found is None:
-                strangers.append(place)
+            classified = sort(value) if sort is not None else None
+            if classified is None:
+                strangers.append(position)
             else:
-                known.append((place, found))
+                known.append((position, classified))
         parts += parts_from(known)
     return parts, sorted(strangers)
 
@@ -106,12 +108,12 @@ def _at_once(kind: type, values: list[Any], keeps_nan: bool) -> pa.Array | None:
     elif kind not in _AT_ONCE:
         return None
     try:
-        found = pa.array(values, _AT_ONCE[kind], from_pandas=kind is float and not keeps_nan)
+        array = pa.array(values, _AT_ONCE[kind], from_pandas=kind is float and not keeps_nan)
     except (OverflowError, ValueError):  # an integer over 64 bits, or text with surrogates
         return None
-    if isinstance(found, pa.ChunkedArray):
+    if isinstance(array, pa.ChunkedArray):
         raise pa.ArrowCapacityError("the values have more than 2 GiB")
-    return found
+    return array
 
 
 _AT_ONCE: Mapping[type, pa.DataType] = {
@@ -214,10 +216,10 @@ def _in_arrow_unit(name: str, kind: str, value: Any) -> _Sorted:
     """Return a time or duration in its own unit, or in the coarsest Arrow unit that is exact."""
     unit, count = np.datetime_data(value.dtype)
     own = count == 1 and unit in _ARROW_UNITS
-    for one in (unit,) if own else _ARROW_UNITS:
+    for arrow_unit in (unit,) if own else _ARROW_UNITS:
         with suppress(OverflowError):  # a conversion factor of more than 64 bits
-            if _same(fitted := value.astype(f"{kind}[{one}]"), value):
-                return f"{name} {one}", int(fitted.astype(np.int64))
+            if _same(fitted := value.astype(f"{kind}[{arrow_unit}]"), value):
+                return f"{name} {arrow_unit}", int(fitted.astype(np.int64))
     return None
 
 

@@ -119,8 +119,8 @@ def kind_problem(
     ``None`` if some value may fit.
     """
     kind = source if isinstance(source, str) else kind_of(source)
-    wanted = _FITS.get(target.code, ())
-    if kind in wanted:
+    accepted = _FITS.get(target.code, ())
+    if kind in accepted:
         if target.code is TypeCode.TIMESTAMP_NTZ and getattr(source, "tz", None) is not None:
             return "a time with a time zone does not fit a type without one", _DROP_ZONE
         return None
@@ -128,8 +128,8 @@ def kind_problem(
         return None
     cures = (
         cure
-        for given, for_what, cure in _CURES
-        if (not given or kind in given) and any(word in wanted for word in for_what)
+        for kinds, for_what, cure in _CURES
+        if (not kinds or kind in kinds) and any(word in accepted for word in for_what)
     )
     reason = f"{given_text(kind)} fit {target.code.name}"
     if kind == "text" and target.code is TypeCode.INTERVAL_YEAR_MONTH:
@@ -155,9 +155,9 @@ def _is_parsed(kind: str, target: OdpsType, conversions: Conversions) -> bool:
 
 def fit_leaf(array: pa.Array, target: OdpsType, context: FitContext) -> pa.Array:
     """Convert scalar values to the type that a write sends."""
-    wanted = context.arrow_type(target)
+    target_type = context.arrow_type(target)
     if array.null_count == len(array):  # all values are null, so any type fits
-        return pa.nulls(len(array), wanted)
+        return pa.nulls(len(array), target_type)
     conversions = context.conversions
     if problem := kind_problem(array.type, target, conversions):
         refuse(array, array.is_valid(), target, *problem)
@@ -165,37 +165,37 @@ def fit_leaf(array: pa.Array, target: OdpsType, context: FitContext) -> pa.Array
         return _parsed(array, target, context)
     if target.code is TypeCode.DATE:
         return fit_date(array, target)
-    if pt.is_timestamp(wanted):
+    if pt.is_timestamp(target_type):
         zone = conversions.timezone if target.code in INSTANTS else None
         rounds = conversions.times == "round"
-        return fit_time(array, target, wanted.unit, zone, rounds=rounds)
+        return fit_time(array, target, target_type.unit, zone, rounds=rounds)
     if target.code is TypeCode.INTERVAL_DAY_TIME:
         fitted = fit_day_time(array, target)
-        return fitted if context.for_write else array.cast(wanted)
+        return fitted if context.for_write else array.cast(target_type)
     if isinstance(target, DecimalType):
-        return fit_decimal(array, target, wanted, rounds=conversions.decimals == "round")
-    if pt.is_floating(wanted):
-        return fit_float(array, target, wanted)
-    if pt.is_integer(wanted):
-        return fit_integer(array, target, wanted)
-    return _fit_text(array, target, wanted)
+        return fit_decimal(array, target, target_type, rounds=conversions.decimals == "round")
+    if pt.is_floating(target_type):
+        return fit_float(array, target, target_type)
+    if pt.is_integer(target_type):
+        return fit_integer(array, target, target_type)
+    return _fit_text(array, target, target_type)
 
 
 def _parsed(array: pa.Array, target: OdpsType, context: FitContext) -> pa.Array:
     """Parse text values, ignoring surrounding blanks."""
     texts = enumerate(array.to_pylist())
-    found = [(at, _value(text.strip(), target.code)) for at, text in texts if text is not None]
+    parsed = [(at, _value(text.strip(), target.code)) for at, text in texts if text is not None]
     bad = np.zeros(len(array), bool)
-    bad[[at for at, value in found if value is None]] = True
+    bad[[at for at, value in parsed if value is None]] = True
     refuse(array, bad, target, f"the text is not a valid {target.code.name}", "correct the text")
-    parts = parts_from((at, value) for at, value in found if value is not None)
+    parts = parts_from((at, value) for at, value in parsed if value is not None)
     try:
         return fit_parts(parts, len(array), target, context)
     except ValueMisfit as error:
         raise error.shown_as(array) from None
 
 
-def _fit_text(array: pa.Array, target: OdpsType, wanted: pa.DataType) -> pa.Array:
+def _fit_text(array: pa.Array, target: OdpsType, target_type: pa.DataType) -> pa.Array:
     """Convert the layout of booleans, text or bytes without changing values."""
     if pt.is_large_string(array.type) or pt.is_large_binary(array.type):
         ends = np.frombuffer(array.buffers()[1], np.int64)
@@ -204,7 +204,7 @@ def _fit_text(array: pa.Array, target: OdpsType, wanted: pa.DataType) -> pa.Arra
             if array.nbytes >= 2**31:
                 raise pa.ArrowCapacityError("the values have more than 2 GiB")
     try:
-        fitted = array if array.type.equals(wanted) else array.cast(wanted)
+        fitted = array if array.type.equals(target_type) else array.cast(target_type)
     except pa.ArrowInvalid:
         _refuse_other_text(array, target)
         raise
@@ -250,21 +250,21 @@ def fit_parts(parts: Sequence[Part], count: int, target: OdpsType, context: FitC
     """Convert the parts of a column with ``count`` values; all other positions become nulls."""
     order = np.full(count, -1, np.int64)
     fitted: list[pa.Array] = []
-    found: list[Misfit] = []
+    misfits: list[Misfit] = []
     length = 0
     for positions, values in parts:
         try:
-            one = fit_leaf(values, target, context)
+            piece = fit_leaf(values, target, context)
         except ValueMisfit as error:
-            found += [
+            misfits += [
                 replace(misfit, position=int(positions[misfit.position])) for misfit in error.found
             ]
             continue
-        order[positions] = np.arange(length, length + len(one))
-        length += len(one)
-        fitted.append(one)
-    if found:
-        raise ValueMisfit(found)
+        order[positions] = np.arange(length, length + len(piece))
+        length += len(piece)
+        fitted.append(piece)
+    if misfits:
+        raise ValueMisfit(misfits)
     if not fitted:
         return pa.nulls(count, context.arrow_type(target))
     if len(fitted) == 1 and length == count:

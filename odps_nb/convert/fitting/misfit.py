@@ -52,14 +52,14 @@ class ValueMisfit(Exception):
 
     def __init__(self, found: Sequence[Misfit]) -> None:
         super().__init__(found[0].reason)
-        self.found = tuple(sorted(found, key=lambda one: one.position)[:MAX_MISFITS])
+        self.found = tuple(sorted(found, key=lambda misfit: misfit.position)[:MAX_MISFITS])
 
     def shown_as(self, given: pa.Array) -> ValueMisfit:
         """Return the error with the original values instead of the parsed ones."""
         return ValueMisfit(
             [
-                replace(one, value=shown(given, one.position), source=str(given.type))
-                for one in self.found
+                replace(misfit, value=shown(given, misfit.position), source=str(given.type))
+                for misfit in self.found
             ]
         )
 
@@ -72,18 +72,18 @@ def refuse(
         bad = bad.fill_null(False).to_numpy(zero_copy_only=False)
     if not bad.any():
         return
-    places = [int(place) for place in np.flatnonzero(bad)[:MAX_MISFITS]]
+    positions = [int(position) for position in np.flatnonzero(bad)[:MAX_MISFITS]]
     raise ValueMisfit(
         [
             Misfit(
-                position=place,
-                value=shown(array, place),
+                position=position,
+                value=shown(array, position),
                 source=str(array.type),
                 target=format_type(target),
                 reason=reason,
                 cure=cure,
             )
-            for place in places
+            for position in positions
         ]
     )
 
@@ -94,11 +94,11 @@ def shown(array: pa.Array, position: int) -> str:
         return shorten(array[position].as_py())
     except (OverflowError, ValueError, pa.ArrowException):
         pass  # Python's dates cover a smaller range than Arrow's
-    one = array.slice(position, 1)
+    single = array.slice(position, 1)
     if pa.types.is_date32(array.type):
-        return f"{one.view(pa.int32())[0].as_py()} days after 1970-01-01"
+        return f"{single.view(pa.int32())[0].as_py()} days after 1970-01-01"
     try:
-        return shorten(one.cast(pa.string())[0].as_py())
+        return shorten(single.cast(pa.string())[0].as_py())
     except pa.ArrowException:
         return f"<a {array.type}>"
 

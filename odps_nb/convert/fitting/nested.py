@@ -66,12 +66,12 @@ def check_kind(
         check_kind(item, target.value, f"{path}.value", conversions=conversions)
     elif isinstance(target, StructType):
         _require(pt.is_struct(source), source, target, path)
-        places, stranger = members_of([field.name for field in source], target)
+        positions, stranger = members_of([field.name for field in source], target)
         if stranger is not None:
             raise KindError(*no_member(stranger, target), path)
         for member in target.fields:
-            if (place := places.get(member.name.casefold())) is not None:
-                inner = source.field(place).type
+            if (position := positions.get(member.name.casefold())) is not None:
+                inner = source.field(position).type
                 check_kind(inner, member.type, f"{path}.{member.name}", conversions=conversions)
     else:
         if problem := kind_problem(source, target, conversions):
@@ -86,8 +86,8 @@ def _require(fits: bool, source: pa.DataType, target: OdpsType, path: str) -> No
 def part_problem(kind: str, target: OdpsType) -> tuple[str, str]:
     """Return the reason why a kind does not fit an ARRAY, MAP or STRUCT, and a hint."""
     lists = isinstance(target, (ArrayType, VectorType))
-    wanted = "a list or an array" if lists else "a dict"
-    return f"{given_text(kind)} fit {target.code.name}", f"pass {wanted} for each row, or None"
+    expected = "a list or an array" if lists else "a dict"
+    return f"{given_text(kind)} fit {target.code.name}", f"pass {expected} for each row, or None"
 
 
 def no_member(name: str, target: StructType) -> tuple[str, str]:
@@ -107,12 +107,12 @@ def no_member(name: str, target: StructType) -> tuple[str, str]:
 def members_of(names: list[str], target: StructType) -> tuple[dict[str, int], str | None]:
     """Return positions by lower-case name, and the first unknown or repeated name, if any."""
     known = {member.name.casefold() for member in target.fields}
-    places: dict[str, int] = {}
-    for place, name in enumerate(names):
-        if name.casefold() not in known or name.casefold() in places:
-            return places, name
-        places[name.casefold()] = place
-    return places, None
+    positions: dict[str, int] = {}
+    for position, name in enumerate(names):
+        if name.casefold() not in known or name.casefold() in positions:
+            return positions, name
+        positions[name.casefold()] = position
+    return positions, None
 
 
 def fit_array(
@@ -165,8 +165,8 @@ def _plain(array: pa.Array) -> pa.Array:
         # not by `run_end_decode`, which overflows silently at 2 GiB of text
         ends = array.run_ends.to_numpy()
         rows = np.arange(array.offset, array.offset + len(array))
-        places = array_from(np.searchsorted(ends, rows, "right"), pa.int64())
-        return _plain(array.values).take(places)
+        indices = array_from(np.searchsorted(ends, rows, "right"), pa.int64())
+        return _plain(array.values).take(indices)
     return array
 
 
@@ -174,26 +174,26 @@ def _fit(array: pa.Array, target: OdpsType, context: FitContext) -> pa.Array:
     array = _plain(array)
     if not isinstance(target, (ArrayType, MapType, StructType, VectorType)):
         return fit_leaf(array, target, context)
-    wanted = context.arrow_type(target)
+    target_type = context.arrow_type(target)
     if array.null_count == len(array):
-        return pa.nulls(len(array), wanted)
+        return pa.nulls(len(array), target_type)
     if isinstance(target, (ArrayType, VectorType)) and is_list(array.type):
-        return _fit_list(array, target, wanted, context)
+        return _fit_list(array, target, target_type, context)
     if isinstance(target, MapType) and (pt.is_map(array.type) or _is_pairs(array.type)):
-        return _fit_map(array, target, wanted, context)
+        return _fit_map(array, target, target_type, context)
     if isinstance(target, StructType) and pt.is_struct(array.type):
-        return _fit_struct(array, target, wanted, context)
+        return _fit_struct(array, target, target_type, context)
     refuse(array, array.is_valid(), target, *part_problem(kind_of(array.type), target))
     raise AssertionError("no value explains why the array does not fit")
 
 
 def _fit_list(
-    array: pa.Array, target: ArrayType | VectorType, wanted: pa.DataType, context: FitContext
+    array: pa.Array, target: ArrayType | VectorType, target_type: pa.DataType, context: FitContext
 ) -> pa.Array:
     offsets = list_offsets(pc.list_value_length(array))
     with inside_lists(offsets, "[{}]"):
         values = _fit(array.flatten(), target.element, context)
-    return lists_of(null_offsets(offsets, array), values, target, wanted)
+    return lists_of(null_offsets(offsets, array), values, target, target_type)
 
 
 def lists_of(
@@ -208,8 +208,8 @@ def lists_of(
     odd = pc.not_equal(lengths, target.length)
     refuse(lists, odd, target, f"it does not have {target.length} elements", cure)
     if values.null_count:
-        found = pc.list_parent_indices(lists).filter(values.is_null())
-        bad = np.isin(np.arange(len(lists)), found.to_numpy())
+        parents = pc.list_parent_indices(lists).filter(values.is_null())
+        bad = np.isin(np.arange(len(lists)), parents.to_numpy())
         refuse(lists, bad, target, "an element is null", cure)
     return lists.cast(wanted)
 
@@ -234,26 +234,28 @@ def inside_lists(offsets: Numbers, step: str) -> Iterator[None]:
     try:
         yield
     except ValueMisfit as error:
-        found = []
-        for one in error.found:
-            row = int(np.searchsorted(offsets, one.position, "right")) - 1
-            path = step.format(one.position - int(offsets[row])) + one.path
-            found.append(replace(one, position=row, path=path))
-        raise ValueMisfit(found) from None
+        misfits = []
+        for misfit in error.found:
+            row = int(np.searchsorted(offsets, misfit.position, "right")) - 1
+            path = step.format(misfit.position - int(offsets[row])) + misfit.path
+            misfits.append(replace(misfit, position=row, path=path))
+        raise ValueMisfit(misfits) from None
 
 
 def fit_members(
     target: StructType, wanted: pa.DataType, mask: pa.Array | None, fit: Callable[[int], pa.Array]
 ) -> pa.Array:
     """Return a struct whose members ``fit`` creates by position; ``mask`` marks nulls."""
-    members, found = [], []
-    for place, member in enumerate(target.fields):
+    members, misfits = [], []
+    for position, member in enumerate(target.fields):
         try:
-            members.append(fit(place))
+            members.append(fit(position))
         except ValueMisfit as error:
-            found += [replace(one, path=f".{member.name}{one.path}") for one in error.found]
-    if found:
-        raise ValueMisfit(found)
+            misfits += [
+                replace(misfit, path=f".{member.name}{misfit.path}") for misfit in error.found
+            ]
+    if misfits:
+        raise ValueMisfit(misfits)
     return pa.StructArray.from_arrays(members, fields=list(wanted), mask=mask)
 
 
@@ -265,7 +267,7 @@ def _is_pairs(arrow: pa.DataType) -> bool:
 
 
 def _fit_map(
-    array: pa.Array, target: MapType, wanted: pa.DataType, context: FitContext
+    array: pa.Array, target: MapType, target_type: pa.DataType, context: FitContext
 ) -> pa.Array:
     if pt.is_map(array.type):
         keys, items, lengths = _entries(array)
@@ -278,7 +280,7 @@ def _fit_map(
         keys = _fit(keys, target.key, context)
     with inside_lists(offsets, ".value[{}]"):
         items = _fit(items, target.value, context)
-    return pa.MapArray.from_arrays(null_offsets(offsets, array), keys, items).cast(wanted)
+    return pa.MapArray.from_arrays(null_offsets(offsets, array), keys, items).cast(target_type)
 
 
 def _entries(array: pa.MapArray) -> tuple[pa.Array, pa.Array, pa.Array]:
@@ -288,9 +290,9 @@ def _entries(array: pa.MapArray) -> tuple[pa.Array, pa.Array, pa.Array]:
     lengths = array_from(counts, pa.int32(), valid)
     keys, items = _plain(array.keys), _plain(array.items)
     if counts[~valid].any():  # drop the entries of null maps
-        places = [np.arange(starts[row], starts[row + 1]) for row in np.flatnonzero(valid)]
-        kept = array_from(np.concatenate([np.zeros(0, np.int64), *places]), pa.int64())
-        return keys.take(kept), items.take(kept), lengths
+        ranges = [np.arange(starts[row], starts[row + 1]) for row in np.flatnonzero(valid)]
+        indices = array_from(np.concatenate([np.zeros(0, np.int64), *ranges]), pa.int64())
+        return keys.take(indices), items.take(indices), lengths
     first, last = int(starts[0]), int(starts[-1])
     return keys.slice(first, last - first), items.slice(first, last - first), lengths
 
@@ -298,11 +300,11 @@ def _entries(array: pa.MapArray) -> tuple[pa.Array, pa.Array, pa.Array]:
 def refuse_null_keys(keys: pa.Array, target: MapType) -> None:
     """Raise `ValueMisfit` if a MAP key is null."""
     if keys.null_count:
-        place = keys.is_null().index(True).as_py()
+        position = keys.is_null().index(True).as_py()
         raise ValueMisfit(
             [
                 Misfit(
-                    position=place,
+                    position=position,
                     value="null",
                     source=str(keys.type),
                     target=format_type(target.key),
@@ -314,19 +316,19 @@ def refuse_null_keys(keys: pa.Array, target: MapType) -> None:
 
 
 def _fit_struct(
-    array: pa.Array, target: StructType, wanted: pa.DataType, context: FitContext
+    array: pa.Array, target: StructType, target_type: pa.DataType, context: FitContext
 ) -> pa.Array:
     names = [field.name for field in array.type]
-    places, stranger = members_of(names, target)
+    positions, stranger = members_of(names, target)
     if stranger is not None:
         refuse(array, array.is_valid(), target, *no_member(stranger, target))
     parts = array.flatten()  # unlike field(), respects slices and the struct's nulls
 
     def fit(number: int) -> pa.Array:
         member = target.fields[number]
-        place = places.get(member.name.casefold())
-        if place is None:
-            return pa.nulls(len(array), wanted.field(number).type)
-        return _fit(parts[place], member.type, context)
+        position = positions.get(member.name.casefold())
+        if position is None:
+            return pa.nulls(len(array), target_type.field(number).type)
+        return _fit(parts[position], member.type, context)
 
-    return fit_members(target, wanted, array.is_null() if array.null_count else None, fit)
+    return fit_members(target, target_type, array.is_null() if array.null_count else None, fit)

@@ -132,7 +132,7 @@ def _rescaled(
     The number of digits is checked before each step, so Arrow never overflows. A lost fraction is
     detected by scaling back.
     """
-    given = array
+    original = array
     if array.type.scale < 0:  # Arrow cannot rescale decimals with a negative scale
         array = pa.array(array.to_pylist(), pa.decimal256(MAX_DIGITS, 0))
     wide = array.type.bit_width > 128 or precision > 38
@@ -148,7 +148,7 @@ def _rescaled(
         )
         room = max(precision - scale, 0)
         reason = f"it has more than {room} digit{'' if room == 1 else 's'} before the decimal point"
-        refuse(given, large, target, reason, "use a larger DECIMAL type for the column")
+        refuse(original, large, target, reason, "use a larger DECIMAL type for the column")
     if not up:
         return array
     scaled = array.cast((pa.decimal256 if wide else pa.decimal128)(most, scale), safe=False)
@@ -156,13 +156,13 @@ def _rescaled(
         back = scaled.cast(array.type, safe=False)
         lost = pc.not_equal(back, array)
         reason = f"it has more than {_places(scale)}" if scale else "it has a fraction"
-        refuse(given, lost, target, reason, cure)
+        refuse(original, lost, target, reason, cure)
     return scaled
 
 
-def _resized(array: pa.Array, wanted: pa.DataType) -> pa.Array:
-    """Convert decimals to ``wanted``, a sufficiently wide type of the same scale."""
-    return array if array.type.equals(wanted) else array.cast(wanted, safe=False)
+def _resized(array: pa.Array, target_type: pa.DataType) -> pa.Array:
+    """Convert decimals to ``target_type``, a sufficiently wide type of the same scale."""
+    return array if array.type.equals(target_type) else array.cast(target_type, safe=False)
 
 
 def _rounded(array: pa.Array, scale: int) -> pa.Array:
@@ -172,8 +172,8 @@ def _rounded(array: pa.Array, scale: int) -> pa.Array:
     if array.type.bit_width > 128:  # Arrow rounds long runs of nines incorrectly
         step = Decimal(1).scaleb(-scale)
         values = (
-            one if one is None else one.quantize(step, ROUND_HALF_UP, _EXACT)
-            for one in array.to_pylist()
+            value if value is None else value.quantize(step, ROUND_HALF_UP, _EXACT)
+            for value in array.to_pylist()
         )
         return pa.array(list(values), pa.decimal256(MAX_DIGITS, scale))
     wide = _resized(array, pa.decimal256(MAX_DIGITS, array.type.scale))
@@ -184,7 +184,7 @@ def _rounded(array: pa.Array, scale: int) -> pa.Array:
 
 
 def _decimals_of_floats(
-    array: pa.Array, target: DecimalType, wanted: pa.DataType, *, rounds: bool
+    array: pa.Array, target: DecimalType, target_type: pa.DataType, *, rounds: bool
 ) -> pa.Array:
     """Convert floats to decimals via their shortest text: 0.1, not 0.1000000000000000055…"""
     precision, scale = decimal_size(target)
@@ -197,7 +197,7 @@ def _decimals_of_floats(
         "replace it, e.g. by None",
     )
     unscaled, done = _short(values, scale)
-    width = wanted.bit_width // 8
+    width = target_type.bit_width // 8
     raw = np.zeros((len(values), width), np.uint8)
     raw[:, :8] = np.ascontiguousarray(unscaled).view(np.uint8).reshape(-1, 8)
     raw[:, 8:] = np.where(unscaled < 0, np.uint8(255), np.uint8(0))[:, None]
@@ -206,30 +206,32 @@ def _decimals_of_floats(
     if limit <= _SHORT:
         large |= valid & done & (np.abs(unscaled) >= limit)
     done |= _plain_texts(array, valid & ~done, target, raw)
-    for place in np.flatnonzero(valid & ~done):
-        number = Decimal(str(values[place])).scaleb(scale, _EXACT)
+    for position in np.flatnonzero(valid & ~done):
+        number = Decimal(str(values[position])).scaleb(scale, _EXACT)
         whole = number.to_integral_value(ROUND_HALF_UP, _EXACT)
-        lossy[place] = not rounds and whole != number
-        large[place] = abs(whole) >= limit
-        if not large[place]:
-            raw[place] = np.frombuffer(int(whole).to_bytes(width, "little", signed=True), np.uint8)
+        lossy[position] = not rounds and whole != number
+        large[position] = abs(whole) >= limit
+        if not large[position]:
+            raw[position] = np.frombuffer(
+                int(whole).to_bytes(width, "little", signed=True), np.uint8
+            )
     room = precision - scale
     reason = f"it has more than {room} digit{'' if room == 1 else 's'} before the decimal point"
     refuse(array, large, target, reason, "use a larger DECIMAL type for the column")
     cure = f'round it to {_places(scale)}, or pass decimals="round"'
     refuse(array, lossy, target, f"it has more than {_places(scale)}", cure)
-    return array_from(raw, wanted, valid)
+    return array_from(raw, target_type, valid)
 
 
-def _plain_texts(array: pa.Array, wanted: Mask, target: DecimalType, into: Numbers) -> Mask:
+def _plain_texts(array: pa.Array, mask: Mask, target: DecimalType, into: Numbers) -> Mask:
     """Convert the floats that fit and whose shortest text has no exponent; return their mask."""
     done = np.zeros(len(array), bool)
-    if pt.is_float16(array.type) or not wanted.any():  # Arrow's float16 text is not the shortest
+    if pt.is_float16(array.type) or not mask.any():  # Arrow's float16 text is not the shortest
         return done
     precision, scale = decimal_size(target)
-    places = np.flatnonzero(wanted)
-    some = array.take(array_from(places, pa.int64()))
-    values, texts = some.to_numpy(), some.cast(pa.string())
+    positions = np.flatnonzero(mask)
+    selected = array.take(array_from(positions, pa.int64()))
+    values, texts = selected.to_numpy(), selected.cast(pa.string())
     dot = pc.find_substring(texts, ".").to_numpy()
     after = np.where(dot < 0, 0, pc.utf8_length(texts).to_numpy() - dot - 1)
     # A float's shortest text is below a power of ten if and only if the float itself is.
@@ -240,8 +242,8 @@ def _plain_texts(array: pa.Array, wanted: Mask, target: DecimalType, into: Numbe
         pa.decimal256(MAX_DIGITS, scale)
     )
     raw = np.frombuffer(decimals.buffers()[1] or b"", np.uint8).reshape(-1, 32)[: len(decimals)]
-    into[places[fits]] = raw[:, : into.shape[1]]
-    done[places[fits]] = True
+    into[positions[fits]] = raw[:, : into.shape[1]]
+    done[positions[fits]] = True
     return done
 
 

@@ -113,14 +113,14 @@ def _named(error: ValueMisfit, values: _Objects) -> ValueMisfit:
     """Replace an error's values with the original objects."""
     return ValueMisfit(
         [
-            one
-            if one.path
+            misfit
+            if misfit.path
             else replace(
-                one,
-                value=shorten(values[one.position]),
-                source=type(values[one.position]).__name__,
+                misfit,
+                value=shorten(values[misfit.position]),
+                source=type(values[misfit.position]).__name__,
             )
-            for one in error.found
+            for misfit in error.found
         ]
     )
 
@@ -134,7 +134,7 @@ def _parts(
     """Group objects by kind; raise for unknown kinds and for a mix of aware and naive times."""
     parts, strangers = parts_of(values, keeps_nan=keeps_nan)
     if strangers:
-        raise ValueMisfit([_stranger(values, place, target) for place in strangers])
+        raise ValueMisfit([_stranger(values, position, target) for position in strangers])
     if context.conversions.timezone is not None:
         zones = {
             part[1].type.tz is not None for part in parts if pa.types.is_timestamp(part[1].type)
@@ -151,8 +151,8 @@ _BOTH = (
 )
 
 
-def _stranger(values: _Objects, place: int, target: OdpsType) -> Misfit:
-    value = values[place]
+def _stranger(values: _Objects, position: int, target: OdpsType) -> Misfit:
+    value = values[position]
     kinds = {dict: "struct", list: "list", tuple: "list", np.ndarray: "list"}
     if (word := kinds.get(type(value))) is not None:
         _, cure = kind_problem(word, target, AS_THEY_ARE) or ("", "")
@@ -177,14 +177,14 @@ def _stranger(values: _Objects, place: int, target: OdpsType) -> Misfit:
     else:
         reason = f"a value of type {type(value).__name__} does not fit {target.code.name}"
         cure = "convert it to a number, text, a date or another plain value"
-    return _misfit(values, place, target, reason, cure)
+    return _misfit(values, position, target, reason, cure)
 
 
-def _misfit(values: _Objects, place: int, target: OdpsType, reason: str, cure: str) -> Misfit:
+def _misfit(values: _Objects, position: int, target: OdpsType, reason: str, cure: str) -> Misfit:
     return Misfit(
-        position=place,
-        value=shorten(values[place]),
-        source=type(values[place]).__name__,
+        position=position,
+        value=shorten(values[position]),
+        source=type(values[position]).__name__,
         target=format_type(target),
         reason=reason,
         cure=cure,
@@ -195,62 +195,62 @@ def _misfit(values: _Objects, place: int, target: OdpsType, reason: str, cure: s
 
 
 def _fit_lists(values: _Objects, target: ArrayType | VectorType, context: FitContext) -> pa.Array:
-    wanted = context.arrow_type(target)
-    lists = [_as_list(value, target, values, place) for place, value in enumerate(values)]
-    lengths = pa.array([None if one is None else len(one) for one in lists], pa.int64())
+    target_type = context.arrow_type(target)
+    lists = [_as_list(value, target, values, position) for position, value in enumerate(values)]
+    lengths = pa.array([None if items is None else len(items) for items in lists], pa.int64())
     offsets = list_offsets(lengths)
-    given = [one for one in lists if one is not None and len(one)]
+    non_empty = [items for items in lists if items is not None and len(items)]
     with inside_lists(offsets, "[{}]"):
-        inner = _fit_packed(given, target.element, context)
-    return lists_of(null_offsets(offsets, lengths), inner, target, wanted)
+        inner = _fit_packed(non_empty, target.element, context)
+    return lists_of(null_offsets(offsets, lengths), inner, target, target_type)
 
 
-def _fit_packed(given: list[Any], element: OdpsType, context: FitContext) -> pa.Array:
+def _fit_packed(lists: list[Any], element: OdpsType, context: FitContext) -> pa.Array:
     """Convert the elements of all lists; NumPy arrays of one type are concatenated directly."""
-    if given and all(type(one) is np.ndarray and one.ndim == 1 for one in given):
-        dtypes = {one.dtype for one in given}
+    if lists and all(type(items) is np.ndarray and items.ndim == 1 for items in lists):
+        dtypes = {items.dtype for items in lists}
         plain = dtypes.pop() if len(dtypes) == 1 else None
         if (
             plain is not None
             and is_plain_number(plain)
             and not isinstance(element, (ArrayType, MapType, StructType, VectorType))
         ):
-            packed = np.concatenate(given)
+            packed = np.concatenate(lists)
             if plain.kind != "f" or element.code in (TypeCode.FLOAT, TypeCode.DOUBLE):
                 part = (np.arange(len(packed)), pa.array(packed))
                 return fit_parts([part], len(packed), element, context)
-    return _fit([value for one in given for value in one], element, context, inside=True)
+    return _fit([value for items in lists for value in items], element, context, inside=True)
 
 
-def _as_list(value: Any, target: OdpsType, values: _Objects, place: int) -> Any:
+def _as_list(value: Any, target: OdpsType, values: _Objects, position: int) -> Any:
     """Return a list's items; ``None`` for null."""
     if (items := items_of(value)) is not None:
         return items
     if is_missing(value):
         return None
-    raise ValueMisfit([_part_misfit(values, place, target)])
+    raise ValueMisfit([_part_misfit(values, position, target)])
 
 
-def _part_misfit(values: _Objects, place: int, target: OdpsType) -> Misfit:
-    return _misfit(values, place, target, *part_problem(type(values[place]).__name__, target))
+def _part_misfit(values: _Objects, position: int, target: OdpsType) -> Misfit:
+    return _misfit(values, position, target, *part_problem(type(values[position]).__name__, target))
 
 
 def _fit_maps(values: _Objects, target: MapType, context: FitContext) -> pa.Array:
-    wanted = context.arrow_type(target)
-    pairs = [_as_pairs(value, target, values, place) for place, value in enumerate(values)]
-    lengths = pa.array([None if one is None else len(one) for one in pairs], pa.int64())
+    target_type = context.arrow_type(target)
+    pairs = [_as_pairs(value, target, values, position) for position, value in enumerate(values)]
+    lengths = pa.array([None if entries is None else len(entries) for entries in pairs], pa.int64())
     offsets = list_offsets(lengths)
-    flat = [pair for one in pairs if one is not None for pair in one]
+    flat = [pair for entries in pairs if entries is not None for pair in entries]
     with inside_lists(offsets, ".key[{}]"):
         keys = _fit([key for key, _ in flat], target.key, context, inside=True)
         refuse_null_keys(keys, target)
     with inside_lists(offsets, ".value[{}]"):
         items = _fit([item for _, item in flat], target.value, context, inside=True)
-    return pa.MapArray.from_arrays(null_offsets(offsets, lengths), keys, items).cast(wanted)
+    return pa.MapArray.from_arrays(null_offsets(offsets, lengths), keys, items).cast(target_type)
 
 
 def _as_pairs(
-    value: Any, target: OdpsType, values: _Objects, place: int
+    value: Any, target: OdpsType, values: _Objects, position: int
 ) -> list[tuple[Any, Any]] | None:
     value = unwrapped(value)
     if isinstance(value, pa.MapScalar):
@@ -262,49 +262,49 @@ def _as_pairs(
         return list(value.items())
     if isinstance(value, (list, tuple)) or (isinstance(value, np.ndarray) and value.ndim):
         pairs = []
-        for one in value:
-            if isinstance(one, Mapping) and set(one) == {"key", "value"}:
-                pairs.append((one["key"], one["value"]))
-            elif isinstance(one, (list, tuple)) and len(one) == 2:
-                pairs.append((one[0], one[1]))
+        for entry in value:
+            if isinstance(entry, Mapping) and set(entry) == {"key", "value"}:
+                pairs.append((entry["key"], entry["value"]))
+            elif isinstance(entry, (list, tuple)) and len(entry) == 2:
+                pairs.append((entry[0], entry[1]))
             else:
                 break
         else:
             return pairs
     elif is_missing(value):
         return None
-    raise ValueMisfit([_part_misfit(values, place, target)])
+    raise ValueMisfit([_part_misfit(values, position, target)])
 
 
 def _fit_structs(values: _Objects, target: StructType, context: FitContext) -> pa.Array:
-    wanted = context.arrow_type(target)
+    target_type = context.arrow_type(target)
     columns: list[list[Any]] = [[None] * len(values) for _ in target.fields]
     valid = np.zeros(len(values), bool)
     known = {member.name.casefold(): index for index, member in enumerate(target.fields)}
-    found: list[Misfit] = []
-    for place, value in enumerate(values):
-        members = _as_members(value, target, values, place)
+    misfits: list[Misfit] = []
+    for position, value in enumerate(values):
+        members = _as_members(value, target, values, position)
         if members is None:
             continue
-        valid[place] = True
+        valid[position] = True
         _, stranger = members_of([str(name) for name in members], target)
         if stranger is not None:
-            found.append(_misfit(values, place, target, *no_member(stranger, target)))
+            misfits.append(_misfit(values, position, target, *no_member(stranger, target)))
             continue
         for name, inner in members.items():
-            columns[known[str(name).casefold()]][place] = inner
-    if found:
-        raise ValueMisfit(found)
+            columns[known[str(name).casefold()]][position] = inner
+    if misfits:
+        raise ValueMisfit(misfits)
     return fit_members(
         target,
-        wanted,
+        target_type,
         pa.array(~valid),
-        lambda place: _fit(columns[place], target.fields[place].type, context, inside=True),
+        lambda index: _fit(columns[index], target.fields[index].type, context, inside=True),
     )
 
 
 def _as_members(
-    value: Any, target: OdpsType, values: _Objects, place: int
+    value: Any, target: OdpsType, values: _Objects, position: int
 ) -> Mapping[str, Any] | None:
     value = unwrapped(value)
     if is_missing(value):  # Arrow's scalars of structs and maps are mappings, even if null
@@ -314,7 +314,7 @@ def _as_members(
     if hasattr(value, "_asdict"):  # a named tuple
         return dict(value._asdict())
     if isinstance(value, (list, tuple)) and all(
-        isinstance(one, tuple) and len(one) == 2 and isinstance(one[0], str) for one in value
+        isinstance(pair, tuple) and len(pair) == 2 and isinstance(pair[0], str) for pair in value
     ):
         return dict(value)
-    raise ValueMisfit([_part_misfit(values, place, target)])
+    raise ValueMisfit([_part_misfit(values, position, target)])

@@ -41,29 +41,33 @@ def from_clock(numbers: Numbers, valid: Mask, unit: str, timezone: str) -> tuple
     days = array_from(numbers // (86_400 * per_second), pa.int64()).dictionary_encode()
     offsets = [_offset_of_day(day, zone) for day in days.dictionary.to_pylist()]
     indices = days.indices.to_numpy()
-    ahead = np.array([one or 0 for one in offsets], np.int64)[indices]
+    ahead = np.array([offset or 0 for offset in offsets], np.int64)[indices]
     missing = np.zeros(len(numbers), bool)
-    turning = np.array([one is None for one in offsets], bool)[indices] & valid
+    turning = np.array([offset is None for offset in offsets], bool)[indices] & valid
     if turning.any():
         seconds = array_from(numbers[turning] // per_second, pa.int64()).dictionary_encode()
-        found = [_ahead_at(second, zone) for second in seconds.dictionary.to_pylist()]
-        places = seconds.indices.to_numpy()
-        ahead[turning] = np.array([one or 0 for one in found], np.int64)[places]
-        missing[turning] = np.array([one is None for one in found], bool)[places]
+        turning_offsets = [_ahead_at(second, zone) for second in seconds.dictionary.to_pylist()]
+        second_indices = seconds.indices.to_numpy()
+        ahead[turning] = np.array([offset or 0 for offset in turning_offsets], np.int64)[
+            second_indices
+        ]
+        missing[turning] = np.array([offset is None for offset in turning_offsets], bool)[
+            second_indices
+        ]
     return numbers - ahead * per_second, missing
 
 
 def zone_of(timezone: str) -> datetime.tzinfo:
     """Return the zone of an Arrow type, even ``+08:00``; raise `ConversionError` if unknown."""
     try:
-        found: datetime.tzinfo = pa.scalar(0, pa.timestamp("s", timezone)).as_py().tzinfo
+        zone: datetime.tzinfo = pa.scalar(0, pa.timestamp("s", timezone)).as_py().tzinfo
     except (pa.ArrowInvalid, LookupError):
         raise ConversionError(
             f"the data is in the unknown time zone {timezone!r}",
             source_type=timezone,
             hint="cast the column to a time zone of the IANA database, or to one without a zone",
         ) from None
-    return found
+    return zone
 
 
 def to_clock(numbers: Numbers, unit: str, timezone: str) -> Numbers:
@@ -89,8 +93,8 @@ def _offset_of_day(day: int, zone: ZoneInfo) -> int | None:
         return 0
     begin = _EPOCH + datetime.timedelta(days=day)
     ends = (begin, datetime.datetime.combine(begin, datetime.time.max))
-    found = {_ahead(end.replace(fold=fold), zone) for end in ends for fold in (0, 1)}
-    return found.pop() if len(found) == 1 else None
+    offsets = {_ahead(end.replace(fold=fold), zone) for end in ends for fold in (0, 1)}
+    return offsets.pop() if len(offsets) == 1 else None
 
 
 def _ahead(clock: datetime.datetime, zone: ZoneInfo) -> int:

@@ -72,8 +72,12 @@ def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing
         if not parsed.data:
             return Drawing(html=html, facts=parsed.texts("facts"))
         source, alt = encoded_url(parsed.data), f"pictures inside {name}"
-        made = pictured(source, size, alt=alt, facts=parsed.texts("facts"))
-        return replace(made, html=join((made.html, html))) if size.layout == "single" else made
+        drawing = pictured(source, size, alt=alt, facts=parsed.texts("facts"))
+        return (
+            replace(drawing, html=join((drawing.html, html)))
+            if size.layout == "single"
+            else drawing
+        )
     inside = sniff(parsed.data, parsed.number("length"))
     what = f"one {inside.label} file"
     if not inside.encoding:

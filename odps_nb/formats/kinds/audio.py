@@ -150,10 +150,10 @@ def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing
     if not facts and excerpt.whole:
         raise UnshowableError(note)
     shown = facts or ("large sound",)
-    place = place_of_index(excerpt) if format.mime == _M4A.mime else None
-    if place is not None:
+    offset = place_of_index(excerpt) if format.mime == _M4A.mime else None
+    if offset is not None:
         shown = ("its index is at the end",)
-        note = f"duration unknown: the index begins after the first {format_bytes(place)}"
+        note = f"duration unknown: the index begins after the first {format_bytes(offset)}"
     return Drawing(html=card(format.label, shown, size), facts=facts, note=note)
 
 

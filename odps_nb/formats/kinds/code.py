@@ -187,9 +187,9 @@ def _recognise(head: Head) -> Format | None:
             return format
     if ending in _OTHERS or (len(lines) > 2 and all(map(_FIELD.match, lines[:2]))):
         return None
-    found = None if ending in _MARKDOWN_ENDINGS else _by_marks(text, lines, ending)
-    if found is not None:
-        return _C_PLUS_PLUS if found is _C and _NOT_C.search(text) else found
+    language = None if ending in _MARKDOWN_ENDINGS else _by_marks(text, lines, ending)
+    if language is not None:
+        return _C_PLUS_PLUS if language is _C and _NOT_C.search(text) else language
     if not first.startswith(_NO_TITLE) and _RST.search(text):
         return _RST_TEXT
     return _MARKDOWN if _is_markdown(text, ending) else None
@@ -199,17 +199,19 @@ def _by_marks(text: str, lines: list[str], ending: str) -> Format | None:
     """Return the language of the file's ending if a mark fits it, else the one with most marks."""
     counts = [
         (
-            len({_WORD.sub("@", match[0].split()[0]).split("(")[0].rstrip(";") for match in found}),
-            len(found),
+            len(
+                {_WORD.sub("@", match[0].split()[0]).split("(")[0].rstrip(";") for match in matches}
+            ),
+            len(matches),
             format,
         )
         for format, _, marks in _KNOWN
-        if (found := [match for line in lines if (match := marks.match(line[:_LINE]))])
+        if (matches := [match for line in lines if (match := marks.match(line[:_LINE]))])
     ]
-    named = next((one[2] for one in counts if one[2].label == _BY_ENDING.get(ending)), None)
+    named = next((entry[2] for entry in counts if entry[2].label == _BY_ENDING.get(ending)), None)
     if named is not None or not counts:
         return named
-    kinds, count, best = max(counts, key=lambda one: one[:2])
+    kinds, count, best = max(counts, key=lambda entry: entry[:2])
     is_sparql = best.label == "SQL" and _SPARQL.search(text)
     return best if kinds >= 2 and count * 12 >= len(lines) and not is_sparql else None
 

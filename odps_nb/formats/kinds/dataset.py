@@ -25,7 +25,7 @@ _HDF5 = Format(
 
 
 def _recognise(head: Head) -> Format | None:
-    return _HDF5 if any(head.data.startswith(_HDF, place) for place in _OWN) else None
+    return _HDF5 if any(head.data.startswith(_HDF, offset) for offset in _OWN) else None
 
 
 KIND = Kind(

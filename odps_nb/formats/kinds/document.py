@@ -57,11 +57,11 @@ def _recognise(head: Head) -> Format | None:
         # the first file, uncompressed, contains the media type (OpenDocument part 2, 3.3; OCF 4.3)
         at = 38 + int.from_bytes(head.data[28:30], "little")
         for format in (_EPUB, *_OPEN_DOCUMENTS):
-            told = format.mime.encode()
-            if re.match(re.escape(told) + rb"(?:-template)?\s{0,2}PK", head.data[at : at + 100]):
+            mime = format.mime.encode()
+            if re.match(re.escape(mime) + rb"(?:-template)?\s{0,2}PK", head.data[at : at + 100]):
                 return format
-    found = _PART.search(head.data)
-    return _BY_GROUP[found.lastindex or 3] if found else None
+    match = _PART.search(head.data)
+    return _BY_GROUP[match.lastindex or 3] if match else None
 
 
 KIND = Kind(

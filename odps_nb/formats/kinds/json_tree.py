@@ -66,8 +66,8 @@ def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing
         rows = [line for line in source.split("\n") if line.strip()]
         fact = count_of(len(rows), "line")
         value: Any = [_load(row) if _parses(row) else row for row in rows[:_NODES]]
-        if found := [turns for one in value[: size.rows] if (turns := _turns(one))]:
-            body = join(map(_conversation, found))
+        if conversations := [turns for record in value[: size.rows] if (turns := _turns(record))]:
+            body = join(map(_conversation, conversations))
             return Drawing(html=_box(body, size, name), facts=("conversations", fact))
     else:
         value = _load(source.removeprefix("\ufeff"))
@@ -85,12 +85,15 @@ def _box(body: Html, size: Size, name: str) -> Html:
 
 def _turns(record: Any) -> list[tuple[str, str]]:
     """Return the roles and texts of a conversation; none if the record has no messages."""
-    found = record if isinstance(record, dict) else {}
-    messages = found.get("messages") or found.get("conversations")
+    fields = record if isinstance(record, dict) else {}
+    messages = fields.get("messages") or fields.get("conversations")
     return [
-        (str(one.get("role", one.get("from", ""))), _said(one.get("content", one.get("value"))))
-        for one in (messages if isinstance(messages, list) else ())
-        if isinstance(one, dict)
+        (
+            str(message.get("role", message.get("from", ""))),
+            _said(message.get("content", message.get("value"))),
+        )
+        for message in (messages if isinstance(messages, list) else ())
+        if isinstance(message, dict)
     ]
 
 

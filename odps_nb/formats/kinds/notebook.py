@@ -28,16 +28,16 @@ def _recognise(head: Head) -> Format | None:
 
 
 def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing:
-    found = load_json(text_of(excerpt, format))
+    document = load_json(text_of(excerpt, format))
     try:
         # version 3 has its cells in worksheets
-        parts = [found] if "cells" in found else found["worksheets"]
+        parts = [document] if "cells" in document else document["worksheets"]
         cells = [cell for part in parts for cell in part["cells"] if isinstance(cell, dict)]
     except (KeyError, TypeError):
         raise UnshowableError("no list of cells") from None
     shown = cells[: size.lines]
     body = element("div", *map(_cell, shown), style="padding:8px 10px")
-    language = _language(found)
+    language = _language(document)
     outputs = sum(len(_list(cell.get("outputs"))) for cell in cells)
     facts = [count_of(len(cells), "cell"), count_of(outputs, "output")]
     return Drawing(
@@ -68,8 +68,8 @@ def _list(value: object) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-def _language(found: dict[str, Any]) -> str:
-    held: Any = found.get("metadata")
+def _language(document: dict[str, Any]) -> str:
+    held: Any = document.get("metadata")
     for key in ("kernelspec", "language"):
         held = held.get(key) if isinstance(held, dict) else None
     return held if isinstance(held, str) else ""

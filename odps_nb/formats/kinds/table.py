@@ -46,7 +46,7 @@ def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing
         note = f"{unevenness(*uneven[0], len(head))}: to_table(ragged=True) pads or adds columns"
     elif body and may_be_row(head, body[0]):
         note = "the first line may be a row: to_table(header=False) reads it as one"
-    head += [f"f{place}" for place in range(len(head), width)]
+    head += [f"f{index}" for index in range(len(head), width)]
     rows = [row + [""] * (width - len(row)) for row in body]
     counted = count_of(count, "row") if excerpt.whole else "first rows"
     facts = (f"{counted} × {count_of(width, 'column')}",)

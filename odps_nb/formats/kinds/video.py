@@ -92,9 +92,9 @@ def _recognise(head: Head) -> Format | None:
 
 
 def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing:
-    place = place_of_index(excerpt) if format.mime in _BOXED else None
-    if place is not None:
-        note = f"no frame: the index begins after the first {format_bytes(place)}"
+    offset = place_of_index(excerpt) if format.mime in _BOXED else None
+    if offset is not None:
+        note = f"no frame: the index begins after the first {format_bytes(offset)}"
         return placeholder("its index is at the end", size, note=note)
     playable = excerpt.whole and format.mime in _PLAYED
     poster = note = ""

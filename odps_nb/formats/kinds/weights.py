@@ -62,17 +62,17 @@ def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing
     length = int.from_bytes(excerpt.data[:8], "little")
     header = excerpt.data[8 : 8 + length]
     whole = len(header) == length
-    found = [
-        (_name(one[1]), one[2].decode(), re.findall(r"\d+", one[3].decode()))
-        for one in _TENSOR.finditer(header)
+    tensors = [
+        (_name(match[1]), match[2].decode(), re.findall(r"\d+", match[3].decode()))
+        for match in _TENSOR.finditer(header)
     ]
     facts = ["first tensors"]
     if whole:
-        if not found and not isinstance(load_json(header), dict):
+        if not tensors and not isinstance(load_json(header), dict):
             raise UnshowableError("its header is not a JSON object")
-        parameters = sum(math.prod(map(int, shape)) for _, _, shape in found)
-        facts = [count_of(len(found), "tensor"), count_of(parameters, "parameter")]
-    shown = found[: size.rows * 10]
+        parameters = sum(math.prod(map(int, shape)) for _, _, shape in tensors)
+        facts = [count_of(len(tensors), "tensor"), count_of(parameters, "parameter")]
+    shown = tensors[: size.rows * 10]
     rows = [(called, kind, "×".join(shape) or "scalar") for called, kind, shape in shown]
     html = table_of(("tensor", "type", "shape"), rows, size, label=f"tensors of {name}")
     return Drawing(html=html, facts=tuple(facts))
@@ -80,8 +80,8 @@ def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing
 
 def _torch(data: bytes, size: Size, *, name: str) -> Drawing:
     end = data.find(b"PK\x03\x04", 4)
-    found = _IMPORT.findall(data[: end if end > 0 else len(data)])
-    imports = list(dict.fromkeys(b".".join(one).decode() for one in found))
+    pairs = _IMPORT.findall(data[: end if end > 0 else len(data)])
+    imports = list(dict.fromkeys(b".".join(pair).decode() for pair in pairs))
     lines = "\n".join(imports[: size.lines]) or "no imports"
     facts = (count_of(len(imports), "import") if end > 0 else "first imports",)
     note = "never loaded here: loading it runs the code that it imports"
@@ -99,7 +99,7 @@ def _onnx(data: bytes) -> dict[str, Any]:
     """Return the first fields of a ModelProto (onnx.proto3); empty for other data."""
     if data[:1] != b"\x08" or data[2:3] != b"\x12" or not 3 <= data[1] <= 30:
         return {}
-    found: dict[str, Any] = {"IR version": data[1]}
+    fields: dict[str, Any] = {"IR version": data[1]}
     at = 2
     for mark, what in ((0x12, "producer"), (0x1A, "producer version"), (0x22, "domain")):
         if data[at : at + 1] != bytes([mark]):
@@ -110,10 +110,10 @@ def _onnx(data: bytes) -> dict[str, Any]:
         if length > 127 or len(text) < length or not is_text:
             return {}
         if text:
-            found[what] = text.decode()
+            fields[what] = text.decode()
         at += 2 + length
     follows = data[at : at + 1]
-    return found if follows in (b"\x28", b"\x32", b"\x3a", b"\x42") else {}
+    return fields if follows in (b"\x28", b"\x32", b"\x3a", b"\x42") else {}
 
 
 KIND = Kind(

@@ -60,18 +60,18 @@ def parse(data: bytes, options: dict[str, Any]) -> tuple[_Found, bytes]:
 
 
 def _with_samples(listed: _Found, parts: Parts, options: dict[str, Any]) -> tuple[_Found, bytes]:
-    found, data = samples(parts, Size(**options["size"]))
-    return {**listed, **found}, data
+    sounds, data = samples(parts, Size(**options["size"]))
+    return {**listed, **sounds}, data
 
 
-def _entries(found: list[tuple[str, int]], *facts: str) -> _Found:
-    names = [f"{shorten(name, 200)} · {format_bytes(size)}" for name, size in found]
+def _entries(files: list[tuple[str, int]], *facts: str) -> _Found:
+    names = [f"{shorten(name, 200)} · {format_bytes(size)}" for name, size in files]
     return {"names": names, "facts": facts}
 
 
 def _listed(infos: list[Any], *, whole: bool = True) -> _Found:
-    found = [(info.filename, info.file_size) for info in infos[:_NAMES]]
-    return _entries(found, count_of(len(infos), "file") if whole else "first files")
+    files = [(info.filename, info.file_size) for info in infos[:_NAMES]]
+    return _entries(files, count_of(len(infos), "file") if whole else "first files")
 
 
 def _zip(data: bytes) -> _Found:
@@ -109,21 +109,21 @@ def _rar(data: bytes, *, whole: bool) -> _Found:
 
 
 def _tar(data: bytes, *, whole: bool) -> _Found:
-    found: list[tuple[str, int]] = []
+    files: list[tuple[str, int]] = []
     more = not whole
     try:
         with tarfile.open(fileobj=io.BytesIO(data), mode="r:") as archive:
             for member in archive:
-                found.append((member.name, member.size))
-                if len(found) >= _NAMES:
+                files.append((member.name, member.size))
+                if len(files) >= _NAMES:
                     more = True
                     break
     except (tarfile.TarError, EOFError, ValueError, OSError):
         more = True  # expected: only the beginning was decompressed
-    if not found:
+    if not files:
         damaged = f"{DAMAGED}: it contains no complete file"
         raise UnshowableError(damaged if whole else "no file in the part that was read")
-    return _entries(found, "tar", "first files" if more else count_of(len(found), "file"))
+    return _entries(files, "tar", "first files" if more else count_of(len(files), "file"))
 
 
 def _unpack(data: bytes, label: str) -> bytes:

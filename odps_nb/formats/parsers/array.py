@@ -31,8 +31,8 @@ def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
         raise UnshowableError("it holds Python objects, which are never unpickled")
     facts = (f"{' × '.join(map(str, shape)) or 'scalar'} {dtype}",)
     values = data[file.tell() :]
-    if options["whole"] and not fortran and (made := _picture(values, shape, dtype, size)):
-        return answer(facts, made)
+    if options["whole"] and not fortran and (picture := _picture(values, shape, dtype, size)):
+        return answer(facts, picture)
     rows = _first_rows(values, shape, dtype, size, fortran=fortran)
     head = [f"[{number}]" for number in range(max(map(len, rows)))] if rows else ["empty"]
     return answer(facts, head=head, rows=rows)

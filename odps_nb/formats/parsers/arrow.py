@@ -41,16 +41,16 @@ def first_rows(
         batch.validate(full=True)
     except pa.ArrowException as error:
         raise UnshowableError(f"{DAMAGED}: {reason_of(error)}") from None
-    head = [f"{one.name[:_LONGEST]} · {one.type}" for one in batch.schema][: len(shown)]
+    head = [f"{field.name[:_LONGEST]} · {field.type}" for field in batch.schema][: len(shown)]
     rows = zip(*(map(_value, column) for column in shown), strict=True)
     facts = (f"{count} × {count_of(len(batch.schema), 'column')}",)
     for name, values in _bytes_of(batch):
-        found, data = samples(partial(iter, values), size)
-        if data or found:
-            what = "sounds" if found else "pictures"
+        sounds, data = samples(partial(iter, values), size)
+        if data or sounds:
+            what = "sounds" if sounds else "pictures"
             note = f"{what} of column {name[:_LONGEST]!r}; to_table() returns all columns"
-            made, _ = answer(facts, note=note)
-            return {**made, **found}, data
+            fields, _ = answer(facts, note=note)
+            return {**fields, **sounds}, data
     return answer(facts, head=head, rows=rows)
 
 
@@ -61,11 +61,11 @@ def _bytes_of(batch: pa.RecordBatch) -> Iterator[tuple[str, list[tuple[str, byte
     """
     for field, column in zip(batch.schema, batch.columns, strict=True):
         inner = list(field.type) if pa.types.is_struct(field.type) else [field.with_name("")]
-        has_path = any(one.name == "path" for one in inner)
+        has_path = any(child.name == "path" for child in inner)
         names = column.field("path").to_pylist() if has_path else [None] * len(column)
-        for one in inner:
-            if pa.types.is_binary(one.type) or pa.types.is_large_binary(one.type):
-                values = (column.field(one.name) if one.name else column).to_pylist()
+        for child in inner:
+            if pa.types.is_binary(child.type) or pa.types.is_large_binary(child.type):
+                values = (column.field(child.name) if child.name else column).to_pylist()
                 named = enumerate(zip(names, values, strict=True))
                 yield (
                     field.name,

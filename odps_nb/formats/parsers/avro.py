@@ -24,17 +24,17 @@ def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
     fields = schema["fields"] if isinstance(schema, dict) and "fields" in schema else None
     names = [_VALUE] if fields is None else [field["name"] for field in fields]
     kinds = [schema] if fields is None else [field["type"] for field in fields]
-    head = [f"{name[:_LONGEST]} · {_kind(one)}" for name, one in zip(names, kinds, strict=True)]
-    found: list[Any] = []
+    head = [f"{name[:_LONGEST]} · {_kind(kind)}" for name, kind in zip(names, kinds, strict=True)]
+    records: list[Any] = []
     note = ""
     try:
-        found.extend(islice(reader, size.rows))
+        records.extend(islice(reader, size.rows))
     except Exception as error:  # noqa: BLE001 - block decoders may raise anything
         note = f"rows {refusal_of(error)}"
         if not options["whole"] and isinstance(error, EOFError):
             note = "its first block ends after the part that was read"
     shown = names[: size.columns + 1]
-    rows = [[row] if fields is None else [row.get(name) for name in shown] for row in found]
+    rows = [[row] if fields is None else [row.get(name) for name in shown] for row in records]
     return answer(
         (f"{count_of(len(names), 'column')}, {reader.codec}",), note=note, head=head, rows=rows
     )

@@ -31,7 +31,7 @@ def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
     }
     rows: list[list[str]] = [[]]
     for kind, words in lex(data.decode(), lexer):
-        known = next((name for one, name in classes.items() if kind in one), "")
+        known = next((name for token_type, name in classes.items() if kind in token_type), "")
         for number, part in enumerate(words.split("\n")):
             if number:
                 rows.append([])

@@ -70,7 +70,9 @@ _USED: Final = {
     "pcm_f64le pcm_f64be pcm_u8 pcm_s8 pcm_alaw pcm_mulaw",
 }
 #: Allowed decoders: FFmpeg's name and display name.
-DECODERS: Final = {one: name for name, decoders in _USED.items() for one in decoders.split()}
+DECODERS: Final = {
+    decoder: name for name, decoders in _USED.items() for decoder in decoders.split()
+}
 
 try:
     import av

@@ -62,13 +62,13 @@ class _Padded(Beginning):
 def _read(file: Any) -> tuple[dict[str, Any], bytes]:
     rows: list[tuple[str, ...]] = []
     count, complete = 0, True
-    for name, found in _objects(file):
-        if found is None:
+    for name, member in _objects(file):
+        if member is None:
             complete = False
-        elif isinstance(found, h5py.Dataset | str):
+        elif isinstance(member, h5py.Dataset | str):
             count += 1
             if len(rows) < _SHOWN:
-                rows.append((name, *_described(found)))
+                rows.append((name, *_described(member)))
     if not (rows or complete):
         raise UnshowableError("no dataset is described in the part that was read")
     is_netcdf = any(name in file.attrs for name in _NETCDF)
@@ -91,9 +91,9 @@ def _objects(file: Any) -> Iterator[tuple[str, Any]]:
         path, group = waiting.pop()
         inner = []
         try:
-            place = h5py.h5o.get_info(group.id).addr
-            names = [] if place in seen else list(group)
-            seen.add(place)
+            address = h5py.h5o.get_info(group.id).addr
+            names = [] if address in seen else list(group)
+            seen.add(address)
         except _ERRORS:
             yield "", None
             continue
@@ -103,11 +103,11 @@ def _objects(file: Any) -> Iterator[tuple[str, Any]]:
                 yield "", None
                 return
             inside = f"{path}/{name}" if path else name
-            found = _member(group, name)
-            if isinstance(found, h5py.Group):
-                inner.append((inside, found))
+            member = _member(group, name)
+            if isinstance(member, h5py.Group):
+                inner.append((inside, member))
             else:
-                yield inside, found
+                yield inside, member
         waiting += reversed(inner)
 
 
@@ -123,20 +123,20 @@ def _member(group: Any, name: str) -> Any:
         return None
 
 
-def _described(found: Any) -> tuple[str, str, str]:
-    if isinstance(found, str):
-        return "", found, ""
+def _described(member: Any) -> tuple[str, str, str]:
+    if isinstance(member, str):
+        return "", member, ""
     try:
-        shape = found.shape
-        extents = "empty" if shape is None else " × ".join(f"{one:,}" for one in shape)
-        about = "; ".join(_attributes(found))
-        return extents or "scalar", _type_of(found), about
+        shape = member.shape
+        extents = "empty" if shape is None else " × ".join(f"{extent:,}" for extent in shape)
+        about = "; ".join(_attributes(member))
+        return extents or "scalar", _type_of(member), about
     except _ERRORS as error:
         return "", f"not decoded here: {reason_of(error)}", ""
 
 
-def _type_of(found: Any) -> str:
-    kind = found.dtype
+def _type_of(dataset: Any) -> str:
+    kind = dataset.dtype
     if h5py.check_string_dtype(kind) is not None:
         return "text"
     if (inner := h5py.check_vlen_dtype(kind)) is not None:
@@ -148,24 +148,24 @@ def _type_of(found: Any) -> str:
     return str(kind)
 
 
-def _attributes(found: Any) -> list[str]:
-    names = (name for name in found.attrs if name not in _HIDDEN)
-    texts = ((name, _attribute(found, name)) for name in names)
+def _attributes(item: Any) -> list[str]:
+    names = (name for name in item.attrs if name not in _HIDDEN)
+    texts = ((name, _attribute(item, name)) for name in names)
     return list(islice((f"{name}: {text}" for name, text in texts if text), _ATTRIBUTES))
 
 
-def _attribute(found: Any, name: str) -> str:
+def _attribute(item: Any, name: str) -> str:
     """Return a small value as a string; ``""`` for large values, references and unknown types."""
     try:
-        stored = found.attrs.get_id(name)
+        stored = item.attrs.get_id(name)
         if stored.get_storage_size() > _SMALL:
             return ""
-        value = found.attrs[name]
+        value = item.attrs[name]
     except _ERRORS:
         return ""
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")
     if getattr(value, "shape", ()):
         more = ", …" if value.size > _VALUES else ""
-        return ", ".join(str(one) for one in value.flat[:_VALUES]) + more
+        return ", ".join(str(entry) for entry in value.flat[:_VALUES]) + more
     return "" if isinstance(value, h5py.Empty | h5py.Reference) else str(value)

@@ -34,12 +34,12 @@ def stretched(image: Image.Image) -> tuple[Image.Image, tuple[str, ...]]:
     if not valid.size:
         raise UnshowableError(f"no pixel has data: all are {' or '.join(marks)}")
     low, high = float(valid.min()), float(valid.max())
-    made = grey(values, low, high)
+    converted = grey(values, low, high)
     facts = [f"{low:.6g} to {high:.6g}"]
     if marks:
-        made.putalpha(grey(~hidden, 0, 1))
+        converted.putalpha(grey(~hidden, 0, 1))
         facts.append(f"no data: {', '.join(marks)}")
-    return made, tuple(facts)
+    return converted, tuple(facts)
 
 
 def _marks(image: Image.Image, values: np.ndarray[Any, Any]) -> list[float]:
@@ -53,7 +53,7 @@ def _marks(image: Image.Image, values: np.ndarray[Any, Any]) -> list[float]:
         with contextlib.suppress(ValueError):  # stored as text: "-9999", "nan"
             mark = float(str(stated).strip("\0 "))
             return [mark] if (values == mark).any() else []
-    found = []
+    marks = []
     for is_top in (False, True):
         if not values.size:
             break
@@ -63,9 +63,9 @@ def _marks(image: Image.Image, values: np.ndarray[Any, Any]) -> list[float]:
             continue
         low, high = float(rest.min()), float(rest.max())
         if 0 < high - low < (mark - high if is_top else low - mark):
-            found.append(mark)
+            marks.append(mark)
             values = rest
-    return found
+    return marks
 
 
 def grey(values: Any, low: float | None = None, high: float | None = None) -> Image.Image:

@@ -26,30 +26,30 @@ _PLAIN: Final = ("Modality", "BodyPartExamined", "Manufacturer", "PhotometricInt
 
 def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
     """Return facts and the first frame; without a frame, the elements in `_PLAIN` instead."""
-    found = pydicom.dcmread(io.BytesIO(data))
-    facts = [str(found.get("Modality") or "no modality")[:16]]
-    rows, columns = int(found.get("Rows") or 0), int(found.get("Columns") or 0)
+    dataset = pydicom.dcmread(io.BytesIO(data))
+    facts = [str(dataset.get("Modality") or "no modality")[:16]]
+    rows, columns = int(dataset.get("Rows") or 0), int(dataset.get("Columns") or 0)
     note = "no picture inside"
-    if rows and columns and found.get("PixelData"):
-        frames = int(found.get("NumberOfFrames") or 1)
+    if rows and columns and dataset.get("PixelData"):
+        frames = int(dataset.get("NumberOfFrames") or 1)
         facts += [f"{columns} × {rows}", *([f"{frames} frames"] if frames > 1 else [])]
         try:
             check_pixels(columns, rows)
-            return answer(facts, thumbnail(_frame(found), Size(**options["size"])))
+            return answer(facts, thumbnail(_frame(dataset), Size(**options["size"])))
         except Exception as error:  # noqa: BLE001 - pixel decoders may raise anything
             note = f"not drawn: {reason_of(error)}"
-    plain = [(name, found.get(name)) for name in _PLAIN if found.get(name)]
+    plain = [(name, dataset.get(name)) for name in _PLAIN if dataset.get(name)]
     return answer(facts, note=note, head=("element", "value"), rows=plain)
 
 
-def _frame(found: pydicom.Dataset) -> Image.Image:
+def _frame(dataset: pydicom.Dataset) -> Image.Image:
     """Return the first frame, with grey levels from the file's window or the full range."""
-    values = pixel_array(found, index=0)
+    values = pixel_array(dataset, index=0)
     if values.ndim == 3:  # colour
         from PIL import Image
 
         return Image.fromarray(values.astype(np.uint8))
-    scaled = apply_voi_lut(apply_rescale(values, found), found).astype(np.float32)
+    scaled = apply_voi_lut(apply_rescale(values, dataset), dataset).astype(np.float32)
     drawn = grey(scaled)
-    inverted = found.get("PhotometricInterpretation") == "MONOCHROME1"  # low values are white
+    inverted = dataset.get("PhotometricInterpretation") == "MONOCHROME1"  # low values are white
     return drawn.point(lambda level: 255 - level) if inverted else drawn

@@ -32,10 +32,10 @@ def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
     """Return the title, author and first lines, and the counts as facts."""
     read = _READERS.get(options["label"], _open_slides)
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
-        found, facts = read(_Parts(archive))
-    title, author = (found.values.get(name, "") for name in ("title", "creator"))
+        content, facts = read(_Parts(archive))
+    title, author = (content.values.get(name, "") for name in ("title", "creator"))
     heading = [text for text in (title, f"by {author}" if author else "") if text]
-    return answer(facts, heading=heading, lines=found.lines or ("no text",))
+    return answer(facts, heading=heading, lines=content.lines or ("no text",))
 
 
 class _Parts:
@@ -98,20 +98,20 @@ def _joined(folder: str, target: str) -> str:
 
 
 def _word(parts: _Parts) -> _Read:
-    main, found, stated = _office(parts, "word/document.xml")
-    found.lines = parts.read(main, _WORDS).lines
+    main, content, stated = _office(parts, "word/document.xml")
+    content.lines = parts.read(main, _WORDS).lines
     names = {"Pages": "page", "Paragraphs": "paragraph", "Words": "word"}
-    return found, _counts(stated, names)[:2]
+    return content, _counts(stated, names)[:2]
 
 
 def _power_point(parts: _Parts) -> _Read:
-    main, found, _ = _office(parts, "ppt/presentation.xml")
+    main, content, _ = _office(parts, "ppt/presentation.xml")
     slides = parts.read(main, WantedXml(elements=words("sldId"))).elements
     targets = {name: target for name, _, target in parts.links(main)}
     # slides have the attributes `id` and `r:id`; `read_xml` returns the second one as `id`
     ordered = [targets[slide["id"]] for _, slide in slides if slide.get("id") in targets]
-    found.lines = _lines_of(parts, ordered, _WORDS)
-    return found, [count_of(len(slides), "slide")]
+    content.lines = _lines_of(parts, ordered, _WORDS)
+    return content, [count_of(len(slides), "slide")]
 
 
 def _office(parts: _Parts, usual: str) -> tuple[str, XmlContent, dict[str, str]]:
@@ -120,11 +120,11 @@ def _office(parts: _Parts, usual: str) -> tuple[str, XmlContent, dict[str, str]]
     main = targets.get("officeDocument", usual)
     parts.check(main)
     about = targets.get("core-properties", "docProps/core.xml")
-    found = parts.read_about(about, WantedXml(values=_TITLES))
+    content = parts.read_about(about, WantedXml(values=_TITLES))
     counted = WantedXml(values=words("Pages Paragraphs Words"))
     counting = targets.get("extended-properties", "docProps/app.xml")
     stated = parts.read_about(counting, counted).values
-    return main, found, stated
+    return main, content, stated
 
 
 def _open_document(parts: _Parts, slides: Set[str] = frozenset()) -> _Read:
@@ -133,14 +133,14 @@ def _open_document(parts: _Parts, slides: Set[str] = frozenset()) -> _Read:
     if manifest.elements:
         raise UnshowableError("it is password-protected")
     statistic = WantedXml(values=_TITLES, elements=words("document-statistic"))
-    found = parts.read_about("meta.xml", statistic)
-    stated = {name: text for _, some in found.elements for name, text in some.items()}
+    about = parts.read_about("meta.xml", statistic)
+    stated = {name: text for _, attributes in about.elements for name, text in attributes.items()}
     content = parts.read("content.xml", WantedXml(paragraphs=words("p h"), counted=slides))
-    found.lines = content.lines
+    about.lines = content.lines
     if content.counts["page"]:
-        return found, [count_of(content.counts["page"], "slide")]
+        return about, [count_of(content.counts["page"], "slide")]
     names = {"page-count": "page", "paragraph-count": "paragraph"}
-    return found, _counts(stated, names)
+    return about, _counts(stated, names)
 
 
 def _open_slides(parts: _Parts) -> _Read:
@@ -151,14 +151,16 @@ def _epub(parts: _Parts) -> _Read:
     container = parts.read("META-INF/container.xml", WantedXml(elements=words("rootfile")))
     package = next((root.get("full-path", "") for _, root in container.elements), "")
     parts.check(package)
-    found = parts.read(package, WantedXml(values=_TITLES, elements=words("item itemref")))
-    items = {item.get("id"): item.get("href", "") for tag, item in found.elements if tag == "item"}
-    spine = [ref.get("idref") for tag, ref in found.elements if tag == "itemref"]
+    content = parts.read(package, WantedXml(values=_TITLES, elements=words("item itemref")))
+    items = {
+        item.get("id"): item.get("href", "") for tag, item in content.elements if tag == "item"
+    }
+    spine = [ref.get("idref") for tag, ref in content.elements if tag == "itemref"]
     folder = posixpath.dirname(package)
     ordered = [_joined(folder, unquote(items[ref])) for ref in spine if ref in items]
     page = WantedXml(paragraphs=words("p h1 h2 h3 h4 h5 h6 li blockquote"))
-    found.lines = _lines_of(parts, ordered, page)
-    return found, [count_of(len(spine), "section")]
+    content.lines = _lines_of(parts, ordered, page)
+    return content, [count_of(len(spine), "section")]
 
 
 def _lines_of(parts: _Parts, names: list[str], wanted: WantedXml) -> list[str]:
@@ -173,10 +175,10 @@ def _lines_of(parts: _Parts, names: list[str], wanted: WantedXml) -> list[str]:
 
 def _counts(stated: dict[str, str], units: dict[str, str]) -> list[str]:
     """Return a document's stated lengths (pages, words, …), ignoring invalid numbers."""
-    found = ((stated.get(name, ""), unit) for name, unit in units.items())
+    pairs = ((stated.get(name, ""), unit) for name, unit in units.items())
     return [
         count_of(int(text), unit)
-        for text, unit in found
+        for text, unit in pairs
         if text.isascii() and text.isdigit() and len(text) < 12 and int(text) > 0
     ]
 

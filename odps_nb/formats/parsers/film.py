@@ -43,7 +43,7 @@ def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
 
 def _parsed(data: bytes, mime: str, size: Size, *, whole: bool) -> tuple[dict[str, Any], bytes]:
     with opened(data, mime) as container:
-        film = next((one for one in container.streams.video if not _is_cover(one)), None)
+        film = next((stream for stream in container.streams.video if not _is_cover(stream)), None)
         if film is None:
             raise UnshowableError("no video track found")
         context = film.codec_context
@@ -76,9 +76,9 @@ def _poster(container: InputContainer, film: VideoStream, *, whole: bool) -> Ima
         for part in range(1, _LATER):
             after = 0.0
             if whole and container.duration:
-                place = container.duration * part // _LATER
-                container.seek(place)  # seeks to the key frame before it
-                after = place / 1_000_000
+                position = container.duration * part // _LATER
+                container.seek(position)  # seeks to the key frame before it
+                after = position / 1_000_000
             frame = _next_frame(container, film, after=after, skip=0 if whole else _SKIPPED)
             if frame is not None and not _is_blank(frame):
                 return frame

@@ -49,7 +49,7 @@ def _leaves(message: Message) -> Iterator[Message]:
         part, seen = waiting.pop(), seen + 1
         if part.get_content_maintype() == "multipart" and part.is_multipart():
             held = part.get_payload()
-            inside = [one for one in held if isinstance(one, Message)]
+            inside = [child for child in held if isinstance(child, Message)]
             waiting += reversed(inside)
         else:
             yield part
@@ -81,9 +81,9 @@ def _payload(part: Message) -> bytes:
     """Return the decoded bytes of a part, or the source bytes if it is an embedded message."""
     if part.is_multipart():
         held = part.get_payload()
-        return b"".join(one.as_bytes() for one in held if isinstance(one, Message))
-    found = part.get_payload(decode=True)
-    return found if isinstance(found, bytes) else b""
+        return b"".join(child.as_bytes() for child in held if isinstance(child, Message))
+    payload = part.get_payload(decode=True)
+    return payload if isinstance(payload, bytes) else b""
 
 
 def _lines(texts: list[Message]) -> list[str]:

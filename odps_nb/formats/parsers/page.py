@@ -52,12 +52,12 @@ _PICTURE: Final = re.compile(r"\s*data:image/[a-z]+;base64,([A-Za-z0-9+/=\s]+)",
 def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
     """Rebuild a UTF-8 page from allowed elements, and return it as UTF-8 data."""
     text = data.decode()
-    made = _cleaned(text, styles=True)
-    first, last = made.find("<style"), made.rfind("</style")
-    plain = first >= 0 and bool(_LOADS.search(made, first, max(first, last)))
+    cleaned = _cleaned(text, styles=True)
+    first, last = cleaned.find("<style"), cleaned.rfind("</style")
+    plain = first >= 0 and bool(_LOADS.search(cleaned, first, max(first, last)))
     if plain:
-        made = _cleaned(text, styles=False)
-    return {"styles": "dropped" if plain else "kept"}, made.encode()
+        cleaned = _cleaned(text, styles=False)
+    return {"styles": "dropped" if plain else "kept"}, cleaned.encode()
 
 
 def _cleaned(text: str, *, styles: bool) -> str:
@@ -66,10 +66,10 @@ def _cleaned(text: str, *, styles: bool) -> str:
     def keep(tag: str, name: str, value: str) -> str | None:
         nonlocal left
         if name == "src":
-            found = _pixels(value)
-            if found is None or found > left:
+            count = _pixels(value)
+            if count is None or count > left:
                 return None
-            left -= found
+            left -= count
         if name == "style" and _LOADS.search(value):
             return None
         return value
@@ -87,10 +87,10 @@ def _cleaned(text: str, *, styles: bool) -> str:
 
 def _pixels(source: str) -> int | None:
     """Return the number of pixels of a raster image in a ``data:`` URL; ``None`` for others."""
-    found = _PICTURE.fullmatch(source)
-    if found is None:
+    match = _PICTURE.fullmatch(source)
+    if match is None:
         return None
     try:
-        return pixels(base64.b64decode(found[1]))
+        return pixels(base64.b64decode(match[1]))
     except (binascii.Error, UnshowableError, OSError, ValueError, SyntaxError):
         return None

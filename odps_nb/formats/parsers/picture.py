@@ -118,8 +118,8 @@ def drawn(image: Image.Image, size: Size) -> tuple[list[str], bytes]:
         if animated:
             image.seek(0)
         if is_deep:
-            image, found = stretched(image)
-            facts += found
+            image, more_facts = stretched(image)
+            facts += more_facts
         data = thumbnail(image, size)
     return facts, data
 

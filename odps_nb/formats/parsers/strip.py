@@ -46,13 +46,13 @@ def samples(parts: Parts, size: Size) -> tuple[dict[str, Any], bytes]:
         mime = next((mime for start, mime in SOUNDS.items() if data.startswith(start)), "")
         if not mime or (mime == "audio/wav" and data[8:12] != b"WAVE"):
             continue
-        kept = data if len(played) + len(data) <= _PLAYED else b""
+        playable = data if len(played) + len(data) <= _PLAYED else b""
         try:
             facts = " · ".join(stated(data, mime, len(data)))
         except Exception as error:  # noqa: BLE001  # a damaged sample; FFmpeg may raise anything
-            facts, kept = refusal_of(error), b""
-        sounds.append([name[:_LONGEST], facts, mime, str(len(kept))])
-        played += kept
+            facts, playable = refusal_of(error), b""
+        sounds.append([name[:_LONGEST], facts, mime, str(len(playable))])
+        played += playable
         if len(sounds) == size.rows:
             break
     return ({"sounds": sounds}, played) if sounds and len(sounds) * 3 >= tried else ({}, b"")
@@ -66,22 +66,22 @@ def strip(parts: Iterable[bytes], size: Size) -> bytes:
         size.width * 2 // _COLUMNS - _GAP,
         size.height * 2 // _ROWS - _GAP,
     )  # doubled for high-density screens
-    made: list[Image.Image] = []
+    pictures: list[Image.Image] = []
     tried = 0
     for data in islice(parts, _TRIED):
         tried += 1
         if data.startswith(STARTS) and (picture := _small(data, box)) is not None:
-            made.append(picture)
-        if len(made) == _COLUMNS * _ROWS:
+            pictures.append(picture)
+        if len(pictures) == _COLUMNS * _ROWS:
             break
-    if not made or len(made) * 3 < tried:
+    if not pictures or len(pictures) * 3 < tried:
         return b""
-    rows = -(-len(made) // _COLUMNS)
-    columns = min(len(made), _COLUMNS)
+    rows = -(-len(pictures) // _COLUMNS)
+    columns = min(len(pictures), _COLUMNS)
     wide, high = box[0] + _GAP, box[1] + _GAP
     sheet = Image.new("RGB", (wide * columns - _GAP, high * rows - _GAP), (128, 128, 128))
-    for place, picture in enumerate(made):
-        row, column = divmod(place, _COLUMNS)
+    for index, picture in enumerate(pictures):
+        row, column = divmod(index, _COLUMNS)
         sheet.paste(picture, (column * wide, row * high))
     out = io.BytesIO()
     sheet.save(out, "JPEG", quality=85)

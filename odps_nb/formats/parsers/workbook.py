@@ -25,7 +25,7 @@ def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
             return answer(facts, lines=("no cells",))
         rows = sheet.to_python(nrows=size.rows + 1)
         facts.append(f"{count_of(sheet.height, 'row')} × {count_of(sheet.width, 'column')}")
-    others = ", ".join(shorten(name, 40) for name in names[:8])
-    heading = [shorten(sheet.name, 40), *([f"of {others}"] if len(names) > 1 else [])]
+    all_names = ", ".join(shorten(name, 40) for name in names[:8])
+    heading = [shorten(sheet.name, 40), *([f"of {all_names}"] if len(names) > 1 else [])]
     head, *rest = [[cell_text(cell) for cell in row[: size.columns + 1]] for row in rows]
     return answer(facts, heading=heading, head=head, rows=rest)

@@ -66,15 +66,17 @@ class Interval:
         cls, options: Mapping[str, object], table: StoredTable, version_at: Callable[[float], int]
     ) -> Interval:
         """Parse ``IncrementalReadOptions``; a bound that is -1 or missing sets no limit."""
-        given = {key: one for key, one in options.items() if one not in (None, "", -1, "-1")}
-        mode = str(given.get("Mode", "")).lower()
+        settings = {
+            key: value for key, value in options.items() if value not in (None, "", -1, "-1")
+        }
+        mode = str(settings.get("Mode", "")).lower()
 
         def bound(name: str, other: str, time: str, default: int) -> int:
-            value, moment = given.get(name), given.get(time)
+            value, moment = settings.get(name), settings.get(time)
             if mode == "timestamp":
-                moment = given.get(other) if moment is None else moment
+                moment = settings.get(other) if moment is None else moment
             elif value is None:
-                value = given.get(other, default)
+                value = settings.get(other, default)
             if moment is not None:
                 return version_at(seconds_of(moment))
             try:
@@ -125,8 +127,8 @@ def bucket_ranges(
 ) -> tuple[list[tuple[int, int]], tuple[int, ...]]:
     """Return the row range and bucket of each split. Skips files that are not in ``segments``."""
     names = {segment.name for segment in segments}
-    parts = [one for one in changed if one.file is None or one.file.name in names]
-    buckets = [bucket for one in parts for bucket in one.buckets]
+    parts = [change for change in changed if change.file is None or change.file.name in names]
+    buckets = [bucket for part in parts for bucket in part.buckets]
     ends = accumulate((rows for _, rows in buckets), initial=0)
     return list(pairwise(ends)), tuple(bucket for bucket, _ in buckets)
 
@@ -139,10 +141,10 @@ def changed_rows(
     specs: Sequence[PartitionSpec],
 ) -> Iterator[Changed]:
     """Write each partition's changed rows to a file; yield the row counts and the file."""
-    found: dict[PartitionSpec, list[Record]] = {}
+    records_by_spec: dict[PartitionSpec, list[Record]] = {}
     for record in log.records(table, interval.after, interval.upto, specs):
-        found.setdefault(record.spec, []).append(record)
-    for spec, records in found.items():
+        records_by_spec.setdefault(record.spec, []).append(record)
+    for spec, records in records_by_spec.items():
         unit, mark = unit_of([record.name for record in records])
         rows = pa.concat_tables([_rows(folder, table, record, unit) for record in records])
         buckets = _buckets(rows, table)
@@ -166,9 +168,9 @@ def _rows(folder: DataFolder, table: StoredTable, record: Record, unit: TimeUnit
     columns = arrow_schema([*table.schema.columns, *SYSTEM_COLUMNS], timestamp_unit=unit)
     nullable = pa.schema([field.with_nullable(True) for field in columns])
     rows = read_file(folder, record.name, nullable, table.stored)
-    place = nullable.get_field_index(CHANGED_AT.name)
-    at = pa.scalar(int(record.at * 1000), nullable.field(place).type)
-    return rows.set_column(place, nullable.field(place), pa.repeat(at, rows.num_rows))
+    index = nullable.get_field_index(CHANGED_AT.name)
+    at = pa.scalar(int(record.at * 1000), nullable.field(index).type)
+    return rows.set_column(index, nullable.field(index), pa.repeat(at, rows.num_rows))
 
 
 def _last_state(
@@ -177,14 +179,16 @@ def _last_state(
     """Return the last row of each key, except keys whose last row is a delete."""
     numbered = rows.select(list(keys)).append_column("__at", pa.array(range(rows.num_rows)))
     last = numbered.group_by(list(keys)).aggregate([("__at", "max")]).column("__at_max")
-    places = np.sort(last.to_numpy())
-    operations = rows.column(OPERATION_TYPE.name).to_numpy()[places]
-    places, operations = places[operations != DELETE], operations[operations != DELETE]
-    kept = rows.take(pa.array(places))
+    row_numbers = np.sort(last.to_numpy())
+    operations = rows.column(OPERATION_TYPE.name).to_numpy()[row_numbers]
+    row_numbers, operations = row_numbers[operations != DELETE], operations[operations != DELETE]
+    last_rows = rows.take(pa.array(row_numbers))
     shown = np.where(operations == UPDATE_AFTER, UPDATED, operations)
-    place = kept.schema.get_field_index(OPERATION_TYPE.name)
-    kept = kept.set_column(place, kept.schema.field(place), pa.array(shown, pa.int8()))
-    return kept, buckets[places]
+    index = last_rows.schema.get_field_index(OPERATION_TYPE.name)
+    last_rows = last_rows.set_column(
+        index, last_rows.schema.field(index), pa.array(shown, pa.int8())
+    )
+    return last_rows, buckets[row_numbers]
 
 
 def _buckets(rows: pa.Table, table: StoredTable) -> np.ndarray:

@@ -103,17 +103,17 @@ class ReadRules:
     def check_split(self, table: StoredTable, request: CreateReadSession, forms: Forms) -> None:
         """Raise 400 if the table does not support the split mode or the splits are too small."""
         mode, name = request.split_mode, table.name.table
-        keyed, taken = bool(table.key_columns), tuple(SplitMode)
+        keyed, supported = bool(table.key_columns), tuple(SplitMode)
         if keyed and request.incremental_read:
-            taken = (SplitMode.ROW_OFFSET, SplitMode.BUCKET)
+            supported = (SplitMode.ROW_OFFSET, SplitMode.BUCKET)
         elif any(has_blob(c.type) for c in table.schema.columns):
-            taken = (SplitMode.ROW_OFFSET,)
+            supported = (SplitMode.ROW_OFFSET,)
         elif keyed:
-            taken = _KEY_SPLITS[forms.key_splits]
+            supported = _KEY_SPLITS[forms.key_splits]
         elif table.is_append2:
-            taken = (SplitMode.ROW_OFFSET,)
-        if mode not in taken:
-            modes = " or ".join(one.value for one in taken)
+            supported = (SplitMode.ROW_OFFSET,)
+        if mode not in supported:
+            modes = " or ".join(choice.value for choice in supported)
             raise errors.invalid(
                 f"{name} is a transactional table: it requires SplitMode {modes}, not {mode.value}"
             )
@@ -141,19 +141,19 @@ def check_batch(request: ReadRows) -> None:
 
 def echoed(request: CreateReadSession) -> dict[str, object]:
     """Return an incremental read's options for the response, parsed and completed with defaults."""
-    said: Mapping[str, object] = request.incremental_options or {}
+    requested: Mapping[str, object] = request.incremental_options or {}
     aliases = {"StartVersion": "From", "EndVersion": "To"}
-    found = dict(NOT_INCREMENTAL) | {"EnableIncrementalRead": request.incremental_read}
+    options = dict(NOT_INCREMENTAL) | {"EnableIncrementalRead": request.incremental_read}
     for key in ("StartVersion", "EndVersion", "StartTimeStamp", "EndTimeStamp", "Mode"):
-        value = said.get(key, said.get(aliases.get(key, key)))
+        value = requested.get(key, requested.get(aliases.get(key, key)))
         if value in (None, ""):
             continue
         if key in aliases:
             whole = str(value).lstrip("-").isdecimal()
-            found[key] = int(str(value)) if whole else found[key]
+            options[key] = int(str(value)) if whole else options[key]
         else:
-            found[key] = str(value)
-    return found
+            options[key] = str(value)
+    return options
 
 
 def output_schema(table: StoredTable, request: CreateReadSession) -> TableSchema:
@@ -177,10 +177,10 @@ def output_schema(table: StoredTable, request: CreateReadSession) -> TableSchema
 
 def find_column(schema: TableSchema, name: str) -> Column:
     """Return a column by name, or raise 400 if it does not exist."""
-    found = schema.find(name)
-    if found is None:
+    column = schema.find(name)
+    if column is None:
         raise errors.invalid(f"there is no column {name!r}")
-    return found
+    return column
 
 
 def parse_filter(
@@ -207,8 +207,8 @@ def prune(
     if part is None:
         return segments
     specs = list(dict.fromkeys(s.spec for s in segments))
-    kept = dict(zip(specs, part.keeps(specs, table.schema), strict=True))
-    return tuple(s for s in segments if kept[s.spec])
+    is_kept = dict(zip(specs, part.keeps(specs, table.schema), strict=True))
+    return tuple(s for s in segments if is_kept[s.spec])
 
 
 def scan_plan(
@@ -323,8 +323,8 @@ def by_size(
         left = segment.rows
         while left:
             room = max(1, int((size - filled) / weight))
-            taken = min(left, room)
-            left, end, filled = left - taken, end + taken, filled + taken * weight
+            count = min(left, room)
+            left, end, filled = left - count, end + count, filled + count * weight
             if left or filled + weight > size:
                 ranges.append((start, end))
                 start, files, filled = end, 1 if left else 0, 0.0
@@ -341,7 +341,7 @@ def by_count(
     All rows form one group. With ``cross_partition=False``, each partition forms a group.
     """
     key = (lambda _segment: None) if cross_partition else (lambda segment: segment.spec)
-    groups = [sum(one.rows for one in group) for _, group in groupby(segments, key)]
+    groups = [sum(segment.rows for segment in group) for _, group in groupby(segments, key)]
     count = min(max(1, count), MAX_SPLITS)
     ranges: list[Range] = []
     start = 0

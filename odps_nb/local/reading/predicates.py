@@ -56,8 +56,8 @@ class Predicate:
         conjuncts = tuple(
             (_resolve(part, schema, text), _spelled(part)) for part in _flatten(parsed)
         )
-        used = frozenset[str]().union(*(names for names, _ in conjuncts))
-        columns = tuple(name for name in schema.names if name in used)
+        used_columns = frozenset[str]().union(*(names for names, _ in conjuncts))
+        columns = tuple(name for name in schema.names if name in used_columns)
         predicate = cls(columns=columns, conjuncts=conjuncts, duck=duck)
         predicate._try_on(schema)
         return predicate
@@ -77,8 +77,8 @@ class Predicate:
         )
         if not own:
             return None
-        used = frozenset[str]().union(*(names for names, _ in own))
-        return replace(self, columns=tuple(k for k in keys if k in used), conjuncts=own)
+        used_columns = frozenset[str]().union(*(names for names, _ in own))
+        return replace(self, columns=tuple(k for k in keys if k in used_columns), conjuncts=own)
 
     def keeps(self, specs: list[PartitionSpec], schema: TableSchema) -> list[bool]:
         """Return, for each partition, whether the predicate (a `partition_part`) is true."""
@@ -93,8 +93,8 @@ class Predicate:
             for name in self.columns
         }
         with self.evaluator() as evaluator:
-            kept: list[bool] = evaluator.mask(columns, len(specs)).to_pylist()
-        return kept
+            mask: list[bool] = evaluator.mask(columns, len(specs)).to_pylist()
+        return mask
 
     @contextmanager
     def evaluator(self) -> Iterator[Evaluator]:
@@ -134,16 +134,16 @@ class Evaluator:
         try:
             self._connection.register("batch", batch)
             query = f"SELECT ({self._sql}) AS keep FROM batch"
-            found = self._connection.sql(query).to_arrow_table().column(0)
+            column = self._connection.sql(query).to_arrow_table().column(0)
         except duckdb.Error as error:
             first = str(error).strip().splitlines()[0]
             raise _refused(f"the filter predicate cannot be applied: {first}") from None
         finally:
             with suppress(duckdb.FatalException):  # a later call raises this error again
                 self._connection.unregister("batch")
-        if len(found) != rows:
+        if len(column) != rows:
             raise _refused("the filter predicate must return one value per row")
-        return found
+        return column
 
 
 def _refused(message: str, before: str = "") -> InvalidRequestError:
@@ -170,17 +170,17 @@ def _parse(text: str) -> Any:
         raise _refused("the filter predicate is nested too deeply") from None
     if len(statements) != 1 or not isinstance(statements[0], exp.Condition):
         raise _refused("the filter predicate must be one boolean expression")
-    found = statements[0]
+    predicate = statements[0]
     fenced = (exp.Query, exp.Subquery, exp.Table, exp.Command, exp.Placeholder, exp.Parameter)
-    if found.find(*fenced) is not None:
+    if predicate.find(*fenced) is not None:
         raise _refused("a filter predicate cannot contain subqueries, tables or parameters")
     # the results of these functions would depend on how the rows are split into batches
     beyond = (exp.AggFunc, exp.Window, exp.UDTF, exp.Explode)
-    if found.find(*beyond) is not None or any(
-        call.name.casefold() in _NOT_OF_A_ROW for call in found.find_all(exp.Anonymous)
+    if predicate.find(*beyond) is not None or any(
+        call.name.casefold() in _NOT_OF_A_ROW for call in predicate.find_all(exp.Anonymous)
     ):
         raise _refused("a filter predicate cannot use aggregates, windows or explode")
-    return found
+    return predicate
 
 
 def _spelled(tree: Any) -> str:
@@ -210,7 +210,7 @@ def _flatten(parsed: Any) -> list[Any]:
 
 def _resolve(parsed: Any, schema: TableSchema, text: str) -> frozenset[str]:
     """Return the columns that an expression uses, and quote their names in place."""
-    used = set()
+    used_columns = set()
     for node in parsed.find_all(exp.Column):
         parts = node.parts
         column = schema.find(parts[0].name)
@@ -222,5 +222,5 @@ def _resolve(parsed: Any, schema: TableSchema, text: str) -> frozenset[str]:
         parts[0].set("this", column.name)
         for part in parts:
             part.set("quoted", True)
-        used.add(column.name)
-    return frozenset(used)
+        used_columns.add(column.name)
+    return frozenset(used_columns)

@@ -99,8 +99,8 @@ class _Pieces:
 
     def take(self) -> list[memoryview]:
         """Return the pieces written since the last call."""
-        taken, self._pieces = self._pieces, []
-        return [memoryview(piece) for piece in taken]
+        pieces, self._pieces = self._pieces, []
+        return [memoryview(piece) for piece in pieces]
 
 
 def encode_stream(

@@ -75,20 +75,20 @@ def scan(
     ``columns`` is a selection of the plan's columns, in output order; ``skip`` is the number of
     rows to skip at the start, counted after the filter.
     """
-    wanted = tuple(plan.columns if columns is None else columns)
+    selected = tuple(plan.columns if columns is None else columns)
     if plan.predicate is None:
         start, skip = min(start + skip, stop), 0
     with contextlib.ExitStack() as stack:
         evaluator = None
         if plan.predicate is not None:
             evaluator = stack.enter_context(plan.predicate.evaluator())
-        reader = _Reader(folder, plan, wanted, evaluator)
+        reader = _Reader(folder, plan, selected, evaluator)
         for file, low, high in cut_rows(plan.files, start, stop):
             for batch in reader.batches(file, low, high):
-                taken = min(skip, batch.num_rows)
-                skip -= taken
-                if taken < batch.num_rows:
-                    yield batch.slice(taken) if taken else batch
+                skipped = min(skip, batch.num_rows)
+                skip -= skipped
+                if skipped < batch.num_rows:
+                    yield batch.slice(skipped) if skipped else batch
 
 
 def cut_rows(
@@ -138,35 +138,35 @@ class _Reader:
         """
         size = self._plan.block_rows
         start, end = low // size * size, min(file.rows, -(-high // size) * size)
-        row, block, found = start, start // size, False
+        row, block, has_match = start, start // size, False
         for batch in gathered(self._stored(file, self._used, start, end)):
-            kept = evaluator.mask(_arrays(batch, self._used, file), batch.num_rows)
+            mask = evaluator.mask(_arrays(batch, self._used, file), batch.num_rows)
             seen, ranges = 0, list[tuple[int, int]]()
-            while seen < len(kept):
+            while seen < len(mask):
                 stop = min(end, (block + 1) * size)
-                taken = min(stop - row, len(kept) - seen)
-                found = found or bool(kept.slice(seen, taken).true_count)
-                row, seen = row + taken, seen + taken
+                count = min(stop - row, len(mask) - seen)
+                has_match = has_match or bool(mask.slice(seen, count).true_count)
+                row, seen = row + count, seen + count
                 if row == stop:
                     first = max(low, block * size)
-                    if found and ranges and ranges[-1][1] == first:
+                    if has_match and ranges and ranges[-1][1] == first:
                         first = ranges.pop()[0]
-                    if found:
+                    if has_match:
                         ranges.append((first, min(high, stop)))
-                    block, found = block + 1, False
+                    block, has_match = block + 1, False
             yield from ranges
 
     def _rows(
         self, file: ScanFile, low: int, high: int, evaluator: Evaluator | None
     ) -> Iterator[pa.RecordBatch]:
         """Yield the rows in ``[low, high)`` of one file that the evaluator keeps."""
-        used = {} if evaluator is None else self._used
-        needed = {c.name: c for c in self._wanted} | used
+        filter_columns = {} if evaluator is None else self._used
+        needed = {c.name: c for c in self._wanted} | filter_columns
         schema = self._plan.schema(self._wanted)
         for batch in self._stored(file, needed, low, high):
             arrays, rows = _arrays(batch, needed, file), batch.num_rows
             if evaluator is not None:
-                mask = evaluator.mask({name: arrays[name] for name in used}, rows)
+                mask = evaluator.mask({name: arrays[name] for name in filter_columns}, rows)
                 if mask.true_count < rows:  # filter first, because converting times may raise
                     arrays = {c.name: arrays[c.name].filter(mask) for c in self._wanted}
                     rows = mask.true_count
@@ -208,13 +208,13 @@ def _arrays(
     batch: pa.RecordBatch, columns: dict[str, Column], file: ScanFile
 ) -> dict[str, pa.Array]:
     """Return columns by name. Adds partition values, and nulls for columns newer than the file."""
-    values, found = dict(file.values), {}
+    values, arrays = dict(file.values), {}
     for name, column in columns.items():
         target, index = arrow_type(column.type), batch.schema.get_field_index(name)
         if name in values:
-            found[name] = pa.repeat(constant(values[name], column.type, name), batch.num_rows)
+            arrays[name] = pa.repeat(constant(values[name], column.type, name), batch.num_rows)
         elif index >= 0:
-            found[name] = batch.column(index)
+            arrays[name] = batch.column(index)
         else:
-            found[name] = pa.nulls(batch.num_rows, target)
-    return found
+            arrays[name] = pa.nulls(batch.num_rows, target)
+    return arrays

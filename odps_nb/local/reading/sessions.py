@@ -123,13 +123,13 @@ class ReadSessions:
     ) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
         """Return a split's schema and batches; if ``unordered``, columns are in plan order."""
         plan = session.plan
-        wanted = tuple(find_column(session.schema, name) for name in columns) or plan.columns
+        selected = tuple(find_column(session.schema, name) for name in columns) or plan.columns
         if unordered:
-            wanted = tuple(column for column in plan.columns if column in wanted)
+            selected = tuple(column for column in plan.columns if column in selected)
         start, stop, skip, take = self._window(session, split, skip)
-        batches = scan(self._folder, plan, start, stop, columns=wanted, skip=skip)
-        batches = self._forms.shaped(batches, wanted)
-        return plan.schema(wanted), batches if take is None else _first(batches, take)
+        batches = scan(self._folder, plan, start, stop, columns=selected, skip=skip)
+        batches = self._forms.shaped(batches, selected)
+        return plan.schema(selected), batches if take is None else _first(batches, take)
 
     def preview(
         self, request: Preview, *, must_exist: bool = False
@@ -148,8 +148,8 @@ class ReadSessions:
         limit = PREVIEW_ROWS if request.limit is None else request.limit
         stop = min(limit, stop) if limit > 0 else stop
         # read immediately, because a preview does not pin its files
-        found = list(self._forms.shaped(scan(self._folder, plan, 0, stop), plan.columns))
-        return plan.schema(), iter(found)
+        batches = list(self._forms.shaped(scan(self._folder, plan, 0, stop), plan.columns))
+        return plan.schema(), iter(batches)
 
     def expire(self, session_id: str) -> None:
         """Expire a session immediately and unpin its files."""
@@ -179,30 +179,32 @@ class ReadSessions:
             self._snapshots.pin(session_id, segments)
             return table, segments, None
         options, version_at = request.incremental_options or {}, self._snapshots.version_at
-        found = Interval.of(options, table, partial(version_at, table))
-        if not table.key_columns or found.mode not in MODES:
+        interval = Interval.of(options, table, partial(version_at, table))
+        if not table.key_columns or interval.mode not in MODES:
             segments = self._snapshots.added_since(
-                table, found.after, found.upto, specs, appends_only=found.mode == "append"
+                table, interval.after, interval.upto, specs, appends_only=interval.mode == "append"
             )
             self._snapshots.pin(session_id, segments)
             return table, segments, None
-        if found.mode == "cdc" and not table.records_changes:
+        if interval.mode == "cdc" and not table.records_changes:
             raise errors.invalid(
                 f"{table.name} does not record changes: its property {CDC_PROPERTY} is not true"
             )
         log = ChangeLog(self._db, self._folder)
-        changed = tuple(changed_rows(self._folder, log, table, found, specs))
+        changed = tuple(changed_rows(self._folder, log, table, interval, specs))
         table = replace(table, schema=with_system_columns(table.schema))
-        own = [(one.spec, one.file) for one in changed]
+        own = [(change.spec, change.file) for change in changed]
         return table, self._snapshots.pin_own(session_id, table, own), changed
 
     def _must_exist(self, table: StoredTable, specs: Sequence[PartitionSpec]) -> None:
-        known = [dict(one.spec) for one in self._catalog.partitions(table)] if specs else []
+        known = (
+            [dict(partition.spec) for partition in self._catalog.partitions(table)] if specs else []
+        )
         held: dict[tuple[str, ...], set[tuple[str, ...]]] = {}
         for spec in specs:
             keys = tuple(key for key, _ in spec)
             if keys not in held:
-                held[keys] = {tuple(one[key] for key in keys) for one in known}
+                held[keys] = {tuple(partition[key] for key in keys) for partition in known}
             if tuple(value for _, value in spec) not in held[keys]:
                 raise errors.no_such_partition(spec, table.name)
 

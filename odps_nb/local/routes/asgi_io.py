@@ -89,10 +89,10 @@ async def body_file(request: Request, folder: DataFolder, pool: Executor, limit:
 
 def _write(fd: int, chunks: list[bytes]) -> None:
     for at in range(0, len(chunks), _AT_ONCE):
-        some = chunks[at : at + _AT_ONCE]
-        done = os.writev(fd, some)
-        if done < sum(map(len, some)):
-            rest = memoryview(b"".join(some))[done:]
+        batch = chunks[at : at + _AT_ONCE]
+        done = os.writev(fd, batch)
+        if done < sum(map(len, batch)):
+            rest = memoryview(b"".join(batch))[done:]
             while rest:
                 rest = rest[os.write(fd, rest) :]
 
@@ -171,18 +171,18 @@ class StreamedResponse(Response):
 
     async def _send_messages(self, gone: asyncio.Future[None], send: Send) -> None:
         """Send the chunks as ASGI messages, so that middleware can change them."""
-        some = self._first
+        current = self._first
         upcoming: asyncio.Future[Some] | None = None
         loop = asyncio.get_running_loop()
         try:
-            while not (some.is_end or gone.done()):
+            while not (current.is_end or gone.done()):
                 upcoming = loop.run_in_executor(self._pool, take_some, self._source)
-                await _send_all(some.chunks, send, is_end=False)
-                some, upcoming = await upcoming, None
-            if some.is_end:
-                await _send_all(some.chunks, send, is_end=True)
+                await _send_all(current.chunks, send, is_end=False)
+                current, upcoming = await upcoming, None
+            if current.is_end:
+                await _send_all(current.chunks, send, is_end=True)
         finally:
-            await self._put_away(upcoming, is_end=some.is_end)
+            await self._put_away(upcoming, is_end=current.is_end)
 
     async def _put_away(self, working: asyncio.Future[Any] | None, *, is_end: bool) -> None:
         """Close the source after its worker has stopped. (A running generator cannot be closed.)"""
@@ -225,15 +225,15 @@ def identify(wire: WireRequest) -> Client:
     return Client.MAXST if traced or plain_table or "curr_schema" in params else Client.SAPI2
 
 
-def row_codings(client: Client, asked: Compression) -> tuple[Compression, Compression]:
+def row_codings(client: Client, requested: Compression) -> tuple[Compression, Compression]:
     """Return the Arrow IPC buffer codec and the HTTP content coding for a read."""
     if client is Client.MAXST:
-        return Compression.NONE, asked
-    return asked, Compression.NONE
+        return Compression.NONE, requested
+    return requested, Compression.NONE
 
 
-def blob_coding(client: Client, asked: Compression) -> Compression:
+def blob_coding(client: Client, requested: Compression) -> Compression:
     """Return the coding of a blob download; none for pyodps, whose decoding is unreliable."""
     if client is Client.JAVA:
         return Compression.LZ4
-    return asked if client is Client.OTHER else Compression.NONE
+    return requested if client is Client.OTHER else Compression.NONE

@@ -62,8 +62,8 @@ class _CatalogSurface(Surface):
 
     def document(self, status: int, code: str, message: str, request_id: str) -> Response:
         reason = "NotFound" if status == 404 else code  # pyodps knows this reason by name
-        told = {"code": code, "message": message, "reason": reason}
-        return JSONResponse(told, status_code=status)
+        content = {"code": code, "message": message, "reason": reason}
+        return JSONResponse(content, status_code=status)
 
 
 class CatalogRoutes:
@@ -88,27 +88,27 @@ class CatalogRoutes:
         yield At(search, None, self._search, methods=["POST"], accepts=filters, is_list=True)
         yield At(["/{path:path}"], None, self._unknown, methods=ALL)
 
-    def _unknown(self, asked: Asked) -> Response:
+    def _unknown(self, context: Asked) -> Response:
         raise errors.no_such(
-            f"the embedded service has no {asked.wire.method} {PREFIX}/{asked.path['path']}"
+            f"the embedded service has no {context.wire.method} {PREFIX}/{context.path['path']}"
         )
 
     # -- projects and schemas -----------------------------------------------------------------
 
-    def _visible(self, asked: Asked) -> list[str]:
+    def _visible(self, context: Asked) -> list[str]:
         rights = self._service.rights
         return [
             name
             for name in self._catalog.projects()
-            if rights.allows(asked.access_id, name, Right.QUERY)
+            if rights.allows(context.access_id, name, Right.QUERY)
         ]
 
-    def _projects(self, asked: Asked) -> Response:
-        return _page("projects", self._visible(asked), self._project_facts, asked)
+    def _projects(self, context: Asked) -> Response:
+        return _page("projects", self._visible(context), self._project_facts, context)
 
-    def _project(self, asked: Asked) -> Response:
-        _check_view(asked)
-        return JSONResponse(self._project_facts(asked.path["project"]))
+    def _project(self, context: Asked) -> Response:
+        _check_view(context)
+        return JSONResponse(self._project_facts(context.path["project"]))
 
     def _project_facts(self, name: str) -> dict[str, Any]:
         owner, created = self._catalog.project(name)
@@ -120,13 +120,13 @@ class CatalogRoutes:
             "schemaEnabled": self._catalog.has_schemas(name),
         }
 
-    def _schemas(self, asked: Asked) -> Response:
-        project = asked.path["project"]
+    def _schemas(self, context: Asked) -> Response:
+        project = context.path["project"]
         names = list(self._catalog.schemas(project))
-        return _page("schemas", names, lambda name: self._schema_facts(project, name), asked)
+        return _page("schemas", names, lambda name: self._schema_facts(project, name), context)
 
-    def _schema(self, asked: Asked) -> Response:
-        project, name = asked.path["project"], asked.path["schema"]
+    def _schema(self, context: Asked) -> Response:
+        project, name = context.path["project"], context.path["schema"]
         if name not in self._catalog.schemas(project):
             raise errors.no_such_schema(name)
         return JSONResponse(self._schema_facts(project, name))
@@ -139,17 +139,17 @@ class CatalogRoutes:
 
     # -- tables -------------------------------------------------------------------------------
 
-    def _tables(self, asked: Asked) -> Response:
-        _check_view(asked)
-        found = self._catalog.tables(asked.path["project"], asked.path["schema"])
-        return _page("tables", found, _table_head, asked)
+    def _tables(self, context: Asked) -> Response:
+        _check_view(context)
+        tables = self._catalog.tables(context.path["project"], context.path["schema"])
+        return _page("tables", tables, _table_head, context)
 
-    def _named(self, asked: Asked) -> StoredTable:
-        project, schema, table = (asked.path[key] for key in ("project", "schema", "table"))
+    def _named(self, context: Asked) -> StoredTable:
+        project, schema, table = (context.path[key] for key in ("project", "schema", "table"))
         return self._catalog.table(TableName(project=project, schema=schema, table=table))
 
-    def _table(self, asked: Asked) -> Response:
-        return JSONResponse(self._table_facts(self._named(asked)))
+    def _table(self, context: Asked) -> Response:
+        return JSONResponse(self._table_facts(self._named(context)))
 
     def _table_facts(self, table: StoredTable) -> dict[str, Any]:
         fields = [_field(column) for column in table.schema.all_columns]
@@ -169,13 +169,13 @@ class CatalogRoutes:
             key = "partitionExpirationDays" if keys else "expirationDays"
             facts["expirationOptions"] = {key: table.lifecycle}
         if table.view is None:
-            size = sum(one.raw_bytes for one in self._service.snapshots.visible(table))
+            size = sum(segment.raw_bytes for segment in self._service.snapshots.visible(table))
             facts["numCurrentStorageBytes"] = str(size)
         return facts
 
-    def _update(self, asked: Asked) -> Response:
+    def _update(self, context: Asked) -> Response:
         """Set comments and lifecycle, append columns, and drop NOT NULL, as the body says."""
-        table, body = self._named(asked), parse_json_object(asked.wire.body or b"", "table")
+        table, body = self._named(context), parse_json_object(context.wire.body or b"", "table")
         if table.view is not None:
             raise errors.invalid(f"{table.name} is a view, not a table")
         if body.get("etag", _etag(table)) != _etag(table):
@@ -194,55 +194,57 @@ class CatalogRoutes:
         if schema != table.schema:
             table = self._catalog.change_schema(table, schema)
         self._catalog.alter_table(table, comment=body.get("description"), lifecycle=lifecycle)
-        return JSONResponse(self._table_facts(self._named(asked)))
+        return JSONResponse(self._table_facts(self._named(context)))
 
-    def _partitions(self, asked: Asked) -> Response:
-        _check_view(asked)
-        return _page("partitions", self._catalog.partitions(self._named(asked)), _partition, asked)
+    def _partitions(self, context: Asked) -> Response:
+        _check_view(context)
+        return _page(
+            "partitions", self._catalog.partitions(self._named(context)), _partition, context
+        )
 
     # -- search -------------------------------------------------------------------------------
 
-    def _search(self, asked: Asked) -> Response:
+    def _search(self, context: Asked) -> Response:
         """Return the tables (``type=TABLE``) or schemas that satisfy all terms of the query."""
-        terms = [term.strip() for term in asked.params.get("query", "").split(",")]
+        terms = [term.strip() for term in context.params.get("query", "").split(",")]
         parsed = [re.fullmatch(r"(name|description):(.*)|(type|project)=(.+)", t) for t in terms]
         if unknown := [term for term, match in zip(terms, parsed, strict=True) if match is None]:
             raise errors.invalid(f"the embedded service does not support the term {unknown[0]!r}")
         matches = [match for match in parsed if match is not None]
-        wanted = {match[1] or match[3]: match[2] if match[1] else match[4] for match in matches}
-        kind = wanted.get("type")
+        filters = {match[1] or match[3]: match[2] if match[1] else match[4] for match in matches}
+        kind = filters.get("type")
         if kind != "TABLE":
             raise errors.invalid(f"the embedded service searches type=TABLE, not type={kind}")
-        among = wanted.get("project", "").strip("()").split("|") if "project" in wanted else None
-        found = [
+        among = filters.get("project", "").strip("()").split("|") if "project" in filters else None
+        tables = [
             table
-            for project in self._visible(asked)
+            for project in self._visible(context)
             if among is None or project in among
             for schema in self._catalog.schemas(project)
             for table in self._catalog.tables(project, schema)
-            if wanted.get("name", "").casefold() in table.name.table.casefold()
-            and wanted.get("description", "").casefold() in table.comment.casefold()
+            if filters.get("name", "").casefold() in table.name.table.casefold()
+            and filters.get("description", "").casefold() in table.comment.casefold()
         ]
-        order = asked.params.get("orderBy") or "default"
+        order = context.params.get("orderBy") or "default"
         key, _, direction = order.partition(" ")
         if order != "default":
             if key not in _ORDERS or direction not in ("", "asc", "desc"):
                 raise errors.invalid(f"orderBy {order!r} must be {' or '.join(_ORDERS)}, asc|desc")
-            found.sort(key=_ORDERS[key], reverse=direction == "desc")
-        return _page("entries", found, _entry, asked)
+            tables.sort(key=_ORDERS[key], reverse=direction == "desc")
+        return _page("entries", tables, _entry, context)
 
 
 def _page(
-    kind: str, items: Sequence[Any], facts: Callable[[Any], dict[str, Any]], asked: Asked
+    kind: str, items: Sequence[Any], facts: Callable[[Any], dict[str, Any]], context: Asked
 ) -> Response:
     """Return the page that ``pageSize`` and ``pageToken`` select."""
-    found = page_of(items, asked, start="pageToken", most="pageSize", page=PAGE)
-    told: dict[str, Any] = {kind: [facts(item) for item in found.items]}
-    return JSONResponse(told | ({"nextPageToken": found.marker} if found.marker else {}))
+    page = page_of(items, context, start="pageToken", most="pageSize", page=PAGE)
+    document: dict[str, Any] = {kind: [facts(item) for item in page.items]}
+    return JSONResponse(document | ({"nextPageToken": page.marker} if page.marker else {}))
 
 
-def _check_view(asked: Asked) -> None:
-    if (view := asked.params.get("view", "BASIC")) != "BASIC":
+def _check_view(context: Asked) -> None:
+    if (view := context.params.get("view", "BASIC")) != "BASIC":
         raise errors.invalid(f"the embedded service supports only the view BASIC, not {view!r}")
 
 
@@ -277,12 +279,12 @@ def _entry(table: StoredTable) -> dict[str, Any]:
     }
 
 
-def _partition(found: Partition) -> dict[str, Any]:
+def _partition(partition: Partition) -> dict[str, Any]:
     return {
-        "spec": str(found.spec),
-        "createTime": _millis(found.created),
-        "lastModifiedTime": _millis(found.modified),
-        "numStorageBytes": str(found.raw_bytes),
+        "spec": str(partition.spec),
+        "createTime": _millis(partition.created),
+        "lastModifiedTime": _millis(partition.modified),
+        "numStorageBytes": str(partition.raw_bytes),
     }
 
 
@@ -293,48 +295,48 @@ def _field(column: Column) -> dict[str, Any]:
 
 def _typed(name: str, type_: OdpsType) -> dict[str, Any]:
     """Return name and type of a field; members of nested types are fields, too."""
-    told: dict[str, Any] = {
+    field: dict[str, Any] = {
         "fieldName": name,
         "sqlTypeDefinition": format_type(type_),
         "typeCategory": type_.code.name,
     }
     match type_:
         case DecimalType(precision=int()):
-            told |= {"precision": str(type_.precision), "scale": str(type_.scale or 0)}
+            field |= {"precision": str(type_.precision), "scale": str(type_.scale or 0)}
         case LengthType():
-            told["maxLength"] = str(type_.length)
+            field["maxLength"] = str(type_.length)
         case ArrayType():
-            told["fields"] = [_typed("element", type_.element)]
+            field["fields"] = [_typed("element", type_.element)]
         case MapType():
-            told["fields"] = [_typed("key", type_.key), _typed("value", type_.value)]
+            field["fields"] = [_typed("key", type_.key), _typed("value", type_.value)]
         case StructType():
-            told["fields"] = [_typed(one.name, one.type) for one in type_.fields]
-    return told
+            field["fields"] = [_typed(member.name, member.type) for member in type_.fields]
+    return field
 
 
 def _without_empty(field: dict[str, Any]) -> dict[str, Any]:
     """Return a field without empty members, such as a list ``fields`` that clients add."""
-    told = {key: value for key, value in field.items() if value not in (None, "", [], {})}
-    if "fields" in told:
-        told["fields"] = [_without_empty(one) for one in told["fields"]]
-    return told
+    members = {key: value for key, value in field.items() if value not in (None, "", [], {})}
+    if "fields" in members:
+        members["fields"] = [_without_empty(nested) for nested in members["fields"]]
+    return members
 
 
-def _changed(schema: TableSchema, wanted: Sequence[dict[str, Any]]) -> TableSchema:
+def _changed(schema: TableSchema, fields: Sequence[dict[str, Any]]) -> TableSchema:
     """Return a schema with the comments, modes and appended columns of a table's document."""
     columns = list(schema.all_columns)
-    kept, added = wanted[: len(columns)], wanted[len(columns) :]
-    if [one.get("fieldName") for one in kept] != [column.name for column in columns]:
+    existing, added = fields[: len(columns)], fields[len(columns) :]
+    if [field.get("fieldName") for field in existing] != [column.name for column in columns]:
         raise errors.invalid("columns can only be appended, not removed, renamed or moved")
-    for place, (column, field) in enumerate(zip(columns, kept, strict=True)):
-        given = {k: v for k, v in _without_empty(field).items() if k not in _CHANGEABLE}
-        if given != _typed(column.name, column.type):
+    for index, (column, field) in enumerate(zip(columns, existing, strict=True)):
+        fixed = {k: v for k, v in _without_empty(field).items() if k not in _CHANGEABLE}
+        if fixed != _typed(column.name, column.type):
             raise errors.invalid(f"only comment and mode of {column.name!r} can be changed")
         nullable = field.get("mode") != "REQUIRED"
         if column.nullable and not nullable:
             raise errors.invalid(f"the column {column.name!r} cannot become NOT NULL")
         comment = field.get("description") or ""
-        columns[place] = replace(column, nullable=nullable, comment=comment)
+        columns[index] = replace(column, nullable=nullable, comment=comment)
     if any(field.get("mode") == "REQUIRED" for field in added):
         raise errors.invalid("an appended column cannot be NOT NULL")
     appended = [

@@ -41,11 +41,11 @@ def _plain(value: Any, kind: pa.DataType) -> Any:
     if value is None:
         return None
     if pa.types.is_map(kind):
-        return {_text(key): _plain(one, kind.item_type) for key, one in value}
+        return {_text(key): _plain(item, kind.item_type) for key, item in value}
     if pa.types.is_struct(kind):
         return {field.name: _plain(value[field.name], field.type) for field in kind}
     if pa.types.is_list(kind):
-        return [_plain(one, kind.value_type) for one in value]
+        return [_plain(item, kind.value_type) for item in value]
     if pa.types.is_timestamp(kind):
         return _moment(pa.scalar(value, kind), kind.unit)
     return value if isinstance(value, (bool, int, float, str)) else _text(value)

@@ -47,84 +47,84 @@ class InstanceRoutes:
         filters = "status daterange onlyowner"
         of = ["/projects/{project}/instances"]
         yield At(of, Right.QUERY, self._listed, accepts=filters, is_list=True)
-        one = ["/projects/{project}/instances/{instance}"]
-        yield At(one, Right.QUERY, self._source, keys=frozenset({"source"}))
-        yield At(one, Right.QUERY, self._progress, keys=frozenset({"instanceprogress"}))
-        yield At(one, Right.QUERY, self._summary, keys=frozenset({"instancesummary"}))
+        item_paths = ["/projects/{project}/instances/{instance}"]
+        yield At(item_paths, Right.QUERY, self._source, keys=frozenset({"source"}))
+        yield At(item_paths, Right.QUERY, self._progress, keys=frozenset({"instanceprogress"}))
+        yield At(item_paths, Right.QUERY, self._summary, keys=frozenset({"instancesummary"}))
         # jobs of this service do not queue, and have no workers and no quota
         absent = frozenset({"cached", "instancedetail", "detail", "instancequota"})
-        yield At(one, Right.QUERY, self._absent, keys=absent)
+        yield At(item_paths, Right.QUERY, self._absent, keys=absent)
 
-    def _listed(self, asked: Asked) -> Response:
-        params = asked.params
+    def _listed(self, context: Asked) -> Response:
+        params = context.params
         since, _, until = params.get("daterange", "").partition(":")
-        skip, most = page_range(asked)
-        found = self._service.instances.listed(
-            asked.path["project"],
-            owner=asked.access_id if params.get("onlyowner") == "yes" else None,
+        skip, most = page_range(context)
+        instances = self._service.instances.listed(
+            context.path["project"],
+            owner=context.access_id if params.get("onlyowner") == "yes" else None,
             status=_STATES.get(params.get("status", ""), ()),
             since=_number(since),
             until=_number(until),
             skip=skip,
             limit=most + 1,
         )
-        marker = str(skip + most) if len(found) > most else ""
-        return page("Instances", map(_listed_instance, found[:most]), marker=marker, most=most)
+        marker = str(skip + most) if len(instances) > most else ""
+        return page("Instances", map(_listed_instance, instances[:most]), marker=marker, most=most)
 
-    def _progress(self, asked: Asked) -> Response:
+    def _progress(self, context: Asked) -> Response:
         """Handle ``get_task_progress``. Reports one worker for each statement."""
-        found = self._service.instances.get(asked.path["project"], asked.path["instance"])
-        over = int(found.is_over)
+        instance = self._service.instances.get(context.path["project"], context.path["instance"])
+        over = int(instance.is_over)
         facts = {
             "BackupWorkers": 0,
             "TerminatedWorkers": over,
             "RunningWorkers": 1 - over,
             "TotalWorkers": 1,
-            "OutputRecords": found.rows,
+            "OutputRecords": instance.rows,
             "FinishedPercentage": 100 * over,
         }
         members = (element(name, str(number)) for name, number in facts.items())
         body = DECLARATION + element("Progress", (element("Stage", members, ID="M1_job_0"),))
         return Response(body, media_type=XML)
 
-    def _summary(self, asked: Asked) -> Response:
+    def _summary(self, context: Asked) -> Response:
         """Handle ``get_task_summary`` with the run time and the numbers of rows.
 
         JDBC's ``executeUpdate`` returns the sum of the first numbers of ``Outputs``.
         """
-        found = self._service.instances.get(asked.path["project"], asked.path["instance"])
-        told = {}
-        if found.ended is not None:
-            text = f"run time: {found.ended - found.created:.3f} s\noutput records: {found.rows}"
-            counts = json.dumps({"Outputs": dict(found.outputs)})
-            told = {"Instance": {"Summary": text, "JsonSummary": counts}}
-        finished = {"x-odps-task-finalized": "true" if found.is_over else "false"}
-        return JSONResponse(told, headers=finished)
+        job = self._service.instances.get(context.path["project"], context.path["instance"])
+        document = {}
+        if job.ended is not None:
+            text = f"run time: {job.ended - job.created:.3f} s\noutput records: {job.rows}"
+            counts = json.dumps({"Outputs": dict(job.outputs)})
+            document = {"Instance": {"Summary": text, "JsonSummary": counts}}
+        finished = {"x-odps-task-finalized": "true" if job.is_over else "false"}
+        return JSONResponse(document, headers=finished)
 
-    def _absent(self, asked: Asked) -> Response:
-        self._service.instances.get(asked.path["project"], asked.path["instance"])
+    def _absent(self, context: Asked) -> Response:
+        self._service.instances.get(context.path["project"], context.path["instance"])
         return JSONResponse({})
 
-    def _source(self, asked: Asked) -> Response:
-        found = self._service.instances.get(asked.path["project"], asked.path["instance"])
-        return Response(found.source or element("Job", ""), media_type=XML)
+    def _source(self, context: Asked) -> Response:
+        instance = self._service.instances.get(context.path["project"], context.path["instance"])
+        return Response(instance.source or element("Job", ""), media_type=XML)
 
-    def _submit(self, call: control.SubmitSql, asked: Asked) -> Response:
+    def _submit(self, call: control.SubmitSql, context: Asked) -> Response:
         self._service.catalog.project(call.project)
         settings = call.settings  # excluding SET statements in the SQL text
-        schema = settings.get("odps.default.schema") or asked.params.get("curr_schema")
+        schema = settings.get("odps.default.schema") or context.params.get("curr_schema")
         place = Place(
             project=call.project,
             schema=schema or None,
-            owner=asked.access_id,
+            owner=context.access_id,
             three_parts=settings.get("odps.namespace.schema", "").lower() == "true",
             settings=settings,
             rights=self._service.rights,
             timezone=settings.get(control.SQL_ZONE) or self._service.settings.forms.sql_zone,
         )
-        if asked.is_mcqa and not find_header(asked.wire.headers, CONNECTION):
+        if context.is_mcqa and not find_header(context.wire.headers, CONNECTION):
             raise errors.invalid(f"the header {CONNECTION} is missing")
-        source = (asked.wire.body or b"").decode("utf-8", "replace")
+        source = (context.wire.body or b"").decode("utf-8", "replace")
         job = re.search(r"<Job>.*</Job>", source, re.DOTALL)
         instance = self._service.instances.submit(
             place,
@@ -134,53 +134,53 @@ class InstanceRoutes:
             source=job[0] if job else "",
             patience=PATIENCE,
             estimates=call.estimates,
-            ending=MCQA if asked.is_mcqa else "",
+            ending=MCQA if context.is_mcqa else "",
         )
-        location = f"{asked.base}/api/projects/{call.project}/instances"
+        location = f"{context.base}/api/projects/{call.project}/instances"
         # a MaxQA client takes the result from the status
-        result = self._result(instance) if instance.is_over and not asked.is_mcqa else None
+        result = self._result(instance) if instance.is_over and not context.is_mcqa else None
         content, headers = control.SubmittedInstance(
             instance_id=instance.instance_id, result=result
         ).encode(location=location)
-        if asked.is_mcqa:
+        if context.is_mcqa:
             headers[COOKIE] = instance.instance_id
         return Response(content, status_code=200 if result else 201, headers=headers)
 
-    def _cancel(self, call: control.CancelInstance, _asked: Asked) -> Response:
+    def _cancel(self, call: control.CancelInstance, _context: Asked) -> Response:
         self._service.instances.cancel(call.project, call.instance_id)
         return Response(status_code=200)
 
     def _instance(
         self,
         call: control.GetInstance | control.GetTaskStatus | control.GetInstanceResult,
-        asked: Asked,
+        context: Asked,
     ) -> Response:
         instances = self._service.instances
-        if "instancestatus" in asked.params:
+        if "instancestatus" in context.params:
             instances.wait(call.instance_id, 5 * PATIENCE)
-        found = instances.get(call.project, call.instance_id)
+        instance = instances.get(call.project, call.instance_id)
         if isinstance(call, control.GetInstanceResult):
-            return reply(self._result(found).encode())
+            return reply(self._result(instance).encode())
         tasks: tuple[control.TaskState, ...] = ()
         if isinstance(call, control.GetTaskStatus):
             tasks = (
                 control.TaskState(
-                    name=found.task,
-                    status=found.status,
-                    started_at=found.created,
-                    ended_at=found.ended,
+                    name=instance.task,
+                    status=instance.status,
+                    started_at=instance.created,
+                    ended_at=instance.ended,
                 ),
             )
         status = control.InstanceStatus(
-            status="Terminated" if found.is_over else "Running",
+            status="Terminated" if instance.is_over else "Running",
             tasks=tasks,
-            owner=found.owner,
-            started_at=found.created,
-            ended_at=found.ended,
+            owner=instance.owner,
+            started_at=instance.created,
+            ended_at=instance.ended,
         )
         content, headers = status.encode()
-        if asked.is_mcqa and found.is_over and not tasks:  # the status includes the result
-            content = self._result(found, described=True).encode()[0]
+        if context.is_mcqa and instance.is_over and not tasks:  # the status includes the result
+            content = self._result(instance, described=True).encode()[0]
         return reply((content, headers))
 
     def _result(self, instance: Instance, *, described: bool = False) -> control.InstanceResult:
@@ -209,17 +209,17 @@ def _descriptor(instance: Instance) -> str:
     """Return the JSON that tells whether a job is a query, and its columns."""
     if not (instance.schema.columns and instance.is_query):
         return json.dumps({"IsSelect": False})
-    columns = [{"Name": one.name, "Type": str(one.type)} for one in instance.schema]
+    columns = [{"Name": column.name, "Type": str(column.type)} for column in instance.schema]
     return json.dumps({"IsSelect": True, "Schema": {"Columns": columns}})
 
 
-def _listed_instance(found: Instance) -> str:
+def _listed_instance(instance: Instance) -> str:
     facts = {
-        "Name": found.instance_id,
-        "Owner": found.owner,
-        "StartTime": date_text(found.created),
-        "EndTime": date_text(found.ended),
-        "Status": "Terminated" if found.is_over else "Running",
+        "Name": instance.instance_id,
+        "Owner": instance.owner,
+        "StartTime": date_text(instance.created),
+        "EndTime": date_text(instance.ended),
+        "Status": "Terminated" if instance.is_over else "Running",
     }
     return element("Instance", (element(name, text) for name, text in facts.items()))
 

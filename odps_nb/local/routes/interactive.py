@@ -41,28 +41,28 @@ class InteractiveRoutes:
             ["/mcqa/projects/{project}/sessions"], Right.QUERY, self._session, methods=["POST"]
         )
 
-    def _connection(self, asked: Asked) -> dict[str, Any]:
-        quota = asked.params.get("quota") or _DEFAULT
-        connection = self._connected(asked, asked.params.get("project", ""), quota)
+    def _connection(self, context: Asked) -> dict[str, Any]:
+        quota = context.params.get("quota") or _DEFAULT
+        connection = self._connected(context, context.params.get("project", ""), quota)
         return {"connInfo": connection, "quotaNickName": quota, "quotaType": _KIND}
 
-    def _quota(self, asked: Asked) -> Response:
-        quota = asked.path["quota"]
-        connection = self._connected(asked, asked.params.get("project", ""), quota)
+    def _quota(self, context: Asked) -> Response:
+        quota = context.path["quota"]
+        connection = self._connected(context, context.params.get("project", ""), quota)
         names = {"Name": quota, "Nickname": quota, "ResourceSystemType": _KIND}
         facts = (element(name, text) for name, text in names.items())
         body = DECLARATION + element("Quota", facts)
         return Response(body, media_type=XML, headers={CONNECTION: connection})
 
-    def _session(self, asked: Asked) -> Response:
-        quota = asked.params.get("quota") or _DEFAULT
-        connection = self._connected(asked, asked.path["project"], quota)
+    def _session(self, context: Asked) -> Response:
+        quota = context.params.get("quota") or _DEFAULT
+        connection = self._connected(context, context.path["project"], quota)
         return Response(headers={CONNECTION: connection})
 
-    def _connected(self, asked: Asked, project: str, quota: str) -> str:
+    def _connected(self, context: Asked, project: str, quota: str) -> str:
         """Return a connection; a quota has no project, so the project is a parameter."""
         if not project:
             raise errors.invalid("the parameter project is missing")
-        self._service.rights.require(asked.access_id, project, Right.QUERY)
+        self._service.rights.require(context.access_id, project, Right.QUERY)
         self._service.catalog.project(project)
         return base64.b64encode(f"{project}/{quota}".encode()).decode()

@@ -17,7 +17,7 @@ _OF_ALL = frozenset({"curr_project", "curr_schema", "accountformat"})
 _OF_LISTS = frozenset({"expectmarker", "marker", "maxitems"})
 
 
-def check_params(row: At | To, asked: Asked) -> None:
+def check_params(row: At | To, context: Asked) -> None:
     """Raise 404 for an unknown sub-resource, and 400 for a parameter that a list would ignore.
 
     A parameter without a value, such as ``?policy``, names a sub-resource. Without this check, a
@@ -25,7 +25,7 @@ def check_params(row: At | To, asked: Asked) -> None:
     """
     known = _OF_ALL | frozenset(row.accepts.split()) | (_OF_LISTS if row.is_list else frozenset())
     keys = row.keys if isinstance(row, At) else frozenset()
-    for key, value in asked.wire.params:
+    for key, value in context.wire.params:
         if key in known or key in keys:
             continue
         if row.is_list:
@@ -33,7 +33,7 @@ def check_params(row: At | To, asked: Asked) -> None:
                 f"the embedded service does not support the parameter {key!r} of this list"
             )
         if not value:
-            raise errors.no_such(f"there is no resource at {asked.wire.path}?{key}")
+            raise errors.no_such(f"there is no resource at {context.wire.path}?{key}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,28 +47,28 @@ class ListPage(Generic[T]):
 
 def page_of(
     items: Sequence[T],
-    asked: Asked,
+    context: Asked,
     *,
     start: str = "marker",
     most: str = "maxitems",
     page: int = PAGE,
 ) -> ListPage[T]:
     """Return the page that the parameters ``start`` and ``most`` select, up to ``page`` items."""
-    first, length = page_range(asked, start=start, most=most, page=page)
+    first, length = page_range(context, start=start, most=most, page=page)
     marker = str(first + length) if len(items) > first + length else ""
     return ListPage(items[first : first + length], marker, length)
 
 
 def page_range(
-    asked: Asked, *, start: str = "marker", most: str = "maxitems", page: int = PAGE
+    context: Asked, *, start: str = "marker", most: str = "maxitems", page: int = PAGE
 ) -> tuple[int, int]:
     """Return the position of the first item, and the maximum number of items."""
-    return number(asked, start, 0), max(1, min(number(asked, most, page), page))
+    return number(context, start, 0), max(1, min(number(context, most, page), page))
 
 
-def number(asked: Asked, key: str, default: int) -> int:
+def number(context: Asked, key: str, default: int) -> int:
     """Return a query parameter that is a number, or raise 400."""
-    text = asked.params.get(key, "")
+    text = context.params.get(key, "")
     if text and not (text.isascii() and text.isdigit() and len(text) <= 18):
         raise errors.invalid(f"the parameter {key} is {text[:40]!r}; it must be a number")
     return int(text) if text else default

@@ -49,13 +49,13 @@ class ProjectRoutes:
         yield At([_SCHEMA], Right.QUERY, self._schema)
         yield At([_SCHEMA], Right.WRITE, self._drop_schema, methods=["DELETE"])
 
-    def _tenant(self, _call: control.GetTenant, _asked: Asked) -> Response:
+    def _tenant(self, _call: control.GetTenant, _context: Asked) -> Response:
         has_schemas = "true" if self._service.settings.schemas else "false"
         parameters = {"odps.namespace.schema": has_schemas}
         info = control.TenantInfo(name="local", tenant_id="1", parameters=parameters)
         return reply(info.encode())
 
-    def _project(self, call: control.GetProject, asked: Asked) -> Response:
+    def _project(self, call: control.GetProject, context: Asked) -> Response:
         owner, created = self._service.catalog.project(call.project)
         has_schemas = "true" if self._service.catalog.has_schemas(call.project) else "false"
         properties = PROPERTIES | {"odps.schema.model.enabled": has_schemas}
@@ -64,57 +64,57 @@ class ProjectRoutes:
         info = control.ProjectInfo(
             name=call.project, owner=owner, created_at=created, properties=properties
         )
-        return reply(info.encode_extended() if "extended" in asked.params else info.encode())
+        return reply(info.encode_extended() if "extended" in context.params else info.encode())
 
-    def _tunnel(self, call: control.GetTunnelEndpoint, asked: Asked) -> Response:
+    def _tunnel(self, call: control.GetTunnelEndpoint, context: Asked) -> Response:
         self._service.catalog.project(call.project)
-        return reply(control.encode_tunnel_endpoint(asked.base.partition("://")[2]))
+        return reply(control.encode_tunnel_endpoint(context.base.partition("://")[2]))
 
-    def _projects(self, asked: Asked) -> Response:
+    def _projects(self, context: Asked) -> Response:
         rights, catalog = self._service.rights, self._service.catalog
         shown = [
             name
             for name in catalog.projects()
-            if rights.allows(asked.access_id, name, Right.QUERY)
-            and _matches(asked, name, catalog.project(name)[0])
+            if rights.allows(context.access_id, name, Right.QUERY)
+            and _matches(context, name, catalog.project(name)[0])
         ]
-        found = page_of(shown, asked)
-        return listing("Projects", "Project", found.items, marker=found.marker, most=found.most)
+        page = page_of(shown, context)
+        return listing("Projects", "Project", page.items, marker=page.marker, most=page.most)
 
-    def _host(self, asked: Asked) -> Response:
-        return Response(asked.base, media_type="text/plain")
+    def _host(self, context: Asked) -> Response:
+        return Response(context.base, media_type="text/plain")
 
-    def _quotas(self, _asked: Asked) -> Response:
+    def _quotas(self, _context: Asked) -> Response:
         return listing("Quotas", "Quota", ())  # the service does not limit by quotas
 
-    def _nothing(self, asked: Asked) -> Response:
-        project = asked.path["project"]
+    def _nothing(self, context: Asked) -> Response:
+        project = context.path["project"]
         self._service.catalog.project(project)
-        if schema := asked.params.get("curr_schema"):
+        if schema := context.params.get("curr_schema"):
             self._check_schema(project, schema)
-        rest = asked.wire.path.partition(_PROJECT.format(project=project))[2]
+        rest = context.wire.path.partition(_PROJECT.format(project=project))[2]
         return listing(*NOTHING_OF[rest], ())
 
     # -- schemas ------------------------------------------------------------------------------
 
-    def _schemas(self, asked: Asked) -> Response:
-        project, catalog = asked.path["project"], self._service.catalog
+    def _schemas(self, context: Asked) -> Response:
+        project, catalog = context.path["project"], self._service.catalog
         if not catalog.has_schemas(project):
             # pyodps then sends SHOW SCHEMAS; the text is that of its InternalServerErrors, which
             # other clients look for (aliyun/dbt-maxcompute, "is not 3-tier model project")
             message = f"Project {project} is not 3-tier model project."
             raise errors.invalid(message, code="InvalidParameter")
         owner = self._service.owner
-        shown = [name for name in catalog.schemas(project) if _matches(asked, name, owner)]
-        found = page_of(shown, asked)
-        return listing("Schemas", "Schema", found.items, marker=found.marker, most=found.most)
+        shown = [name for name in catalog.schemas(project) if _matches(context, name, owner)]
+        page = page_of(shown, context)
+        return listing("Schemas", "Schema", page.items, marker=page.marker, most=page.most)
 
-    def _add_schema(self, asked: Asked) -> Response:
-        root = parse_xml(asked.wire.body or b"", "schema")
+    def _add_schema(self, context: Asked) -> Response:
+        root = parse_xml(context.wire.body or b"", "schema")
         name, comment = child_text(root, "Name"), child_text(root, "Comment")
         valid = TableName(project=name, table=name).project  # an invalid name raises 400
         self._service.catalog.add_schema(
-            asked.path["project"],
+            context.path["project"],
             valid,
             comment=comment,
             if_not_exists=child_text(root, "IfNotExists") == "true",
@@ -125,29 +125,29 @@ class ProjectRoutes:
         if name not in self._service.catalog.schemas(project):
             raise errors.no_such_schema(name)
 
-    def _drop_schema(self, asked: Asked) -> Response:
-        self._service.catalog.drop_schema(asked.path["project"], asked.path["schema"])
+    def _drop_schema(self, context: Asked) -> Response:
+        self._service.catalog.drop_schema(context.path["project"], context.path["schema"])
         return Response(status_code=204)
 
-    def _schema(self, asked: Asked) -> Response:
-        project, name = asked.path["project"], asked.path["schema"]
+    def _schema(self, context: Asked) -> Response:
+        project, name = context.path["project"], context.path["schema"]
         self._check_schema(project, name)
-        found, owner = self._service.catalog.schemas(project)[name], self._service.owner
-        info = control.ProjectInfo(name=name, owner=owner, created_at=found.created)
+        schema, owner = self._service.catalog.schemas(project)[name], self._service.owner
+        info = control.ProjectInfo(name=name, owner=owner, created_at=schema.created)
         facts = {
             "Name": name,
             "Project": project,
             "Owner": owner,
-            "Comment": found.comment,
+            "Comment": schema.comment,
             "Type": "MANAGED",  # pyodps, ``SchemaType``; the Go and Java SDKs read it as text
-            "CreateTime": date_text(found.created),
-            "ModifiedTime": date_text(found.created),
+            "CreateTime": date_text(schema.created),
+            "ModifiedTime": date_text(schema.created),
         }
         body = DECLARATION + element("Schema", [element(*fact) for fact in facts.items()])
         return Response(body, headers=info.encode()[1], media_type=XML)
 
 
-def _matches(asked: Asked, name: str, owner: str) -> bool:
+def _matches(context: Asked, name: str, owner: str) -> bool:
     """Return whether an object satisfies the filters ``name`` (a prefix) and ``owner``."""
-    prefix, wanted = asked.params.get("name", ""), asked.params.get("owner") or owner
-    return name.casefold().startswith(prefix.casefold()) and wanted == owner
+    prefix, owner_filter = context.params.get("name", ""), context.params.get("owner") or owner
+    return name.casefold().startswith(prefix.casefold()) and owner_filter == owner

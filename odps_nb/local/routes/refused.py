@@ -18,9 +18,9 @@ def refusing(service: Service, name: str) -> Handler | None:
         return None
     form = settings.forms.refusal
 
-    async def refuse(_request: Request, asked: Asked) -> Response:
+    async def refuse(_request: Request, context: Asked) -> Response:
         if form == "no-path":
             return Response(NO_PATH, status_code=404, media_type="text/html")
-        raise refusal(name, form, asked.params.get("quotaName", "default"))
+        raise refusal(name, form, context.params.get("quotaName", "default"))
 
     return refuse

@@ -39,67 +39,73 @@ class ResourceRoutes:
 
     def rows(self) -> Iterator[At]:
         owner = frozenset({"updateowner"})
-        of, one = ["/projects/{project}/resources"], ["/projects/{project}/resources/{name}"]
+        of, item_paths = ["/projects/{project}/resources"], ["/projects/{project}/resources/{name}"]
         yield At(of, Right.QUERY, self._listed, accepts="name owner", is_list=True)
         new = "rIsPart rOpMerge"
         yield At(of, Right.WRITE, self._put, methods=["POST"], upload=True, accepts=new)
-        yield At(one, Right.WRITE, self._set_owner, methods=["PUT"], keys=owner)
-        yield At(one, Right.WRITE, self._put, methods=["PUT"], upload=True, accepts="rOpMerge")
-        yield At(one, Right.QUERY, self._meta, keys=frozenset({"meta"}))
-        yield At(one, Right.QUERY, self._meta, methods=["HEAD"])
-        yield At(one, Right.READ, self._content, accepts="rOffset rSize")
-        yield At(one, Right.WRITE, self._delete, methods=["DELETE"])
+        yield At(item_paths, Right.WRITE, self._set_owner, methods=["PUT"], keys=owner)
+        yield At(
+            item_paths, Right.WRITE, self._put, methods=["PUT"], upload=True, accepts="rOpMerge"
+        )
+        yield At(item_paths, Right.QUERY, self._meta, keys=frozenset({"meta"}))
+        yield At(item_paths, Right.QUERY, self._meta, methods=["HEAD"])
+        yield At(item_paths, Right.READ, self._content, accepts="rOffset rSize")
+        yield At(item_paths, Right.WRITE, self._delete, methods=["DELETE"])
         of = ["/projects/{project}/registration/functions"]
-        one = [f"{of[0]}/{{name}}"]
+        item_paths = [f"{of[0]}/{{name}}"]
         yield At(of, Right.QUERY, self._functions, accepts="name owner", is_list=True)
         yield At(of, Right.WRITE, self._put_function, methods=["POST"])
-        yield At(one, Right.WRITE, self._set_function_owner, methods=["PUT"], keys=owner)
-        yield At(one, Right.WRITE, self._put_function, methods=["PUT"])
-        yield At(one, Right.QUERY, self._function)
-        yield At(one, Right.WRITE, self._delete_function, methods=["DELETE"])
+        yield At(item_paths, Right.WRITE, self._set_function_owner, methods=["PUT"], keys=owner)
+        yield At(item_paths, Right.WRITE, self._put_function, methods=["PUT"])
+        yield At(item_paths, Right.QUERY, self._function)
+        yield At(item_paths, Right.WRITE, self._delete_function, methods=["DELETE"])
 
-    def _named(self, asked: Asked, name: str = "") -> Named:
-        schema = asked.params.get("curr_schema")
-        return self._store.named(asked.path["project"], schema, name or asked.path.get("name", ""))
+    def _named(self, context: Asked, name: str = "") -> Named:
+        schema = context.params.get("curr_schema")
+        return self._store.named(
+            context.path["project"], schema, name or context.path.get("name", "")
+        )
 
     # -- resources ----------------------------------------------------------------------------
 
-    def _listed(self, asked: Asked) -> Response:
-        skip, most = page_range(asked)
-        found = self._store.listed(
-            self._named(asked),
-            part=asked.params.get("name", ""),
-            owner=asked.params.get("owner"),
+    def _listed(self, context: Asked) -> Response:
+        skip, most = page_range(context)
+        resources = self._store.listed(
+            self._named(context),
+            part=context.params.get("name", ""),
+            owner=context.params.get("owner"),
             skip=skip,
             limit=most + 1,
         )
-        marker = str(skip + most) if len(found) > most else ""
-        return page("Resources", map(_listed_resource, found[:most]), marker=marker, most=most)
+        marker = str(skip + most) if len(resources) > most else ""
+        return page("Resources", map(_listed_resource, resources[:most]), marker=marker, most=most)
 
-    def _put(self, asked: Asked) -> Response:
+    def _put(self, context: Asked) -> Response:
         """Create (POST) or replace (PUT) a resource, or merge its parts."""
-        is_new, params = asked.wire.method == "POST", asked.params
-        given = self._given(asked, is_part=params.get("rIsPart") == "true")
-        body = None if given.kind == "table" else asked.upload
+        is_new, params = context.wire.method == "POST", context.params
+        resource = self._given(context, is_part=params.get("rIsPart") == "true")
+        body = None if resource.kind == "table" else context.upload
         if body is not None and params.get("rOpMerge") == "true":
             if body.stat().st_size > _MAX_NAMES:
                 raise errors.invalid(f"the list of parts has more than {_MAX_NAMES} bytes")
             md5, _, names = body.read_text("utf-8", "replace").partition("|")
-            size = _header(asked, "x-odps-resource-merge-total-bytes")
+            size = _header(context, "x-odps-resource-merge-total-bytes")
             parts = list(filter(None, names.split(",")))
-            self._store.merge(given, parts, md5=md5, size=size, is_new=is_new)
+            self._store.merge(resource, parts, md5=md5, size=size, is_new=is_new)
         else:
-            self._store.put(given, body, is_new=is_new)
+            self._store.put(resource, body, is_new=is_new)
         if not is_new:
             return Response()
-        location = f"{asked.base}/api{asked.wire.path.removeprefix('/api')}/{given.name}"
+        location = f"{context.base}/api{context.wire.path.removeprefix('/api')}/{resource.name}"
         return Response(status_code=201, headers={"Location": location})
 
-    def _given(self, asked: Asked, *, is_part: bool) -> Resource:
+    def _given(self, context: Asked, *, is_part: bool) -> Resource:
         """Return the resource that the headers describe."""
-        named = self._named(asked, asked.path.get("name") or _header(asked, "x-odps-resource-name"))
-        kind = _header(asked, "x-odps-resource-type").lower()
-        source = _header(asked, "x-odps-copy-table-source")
+        named = self._named(
+            context, context.path.get("name") or _header(context, "x-odps-resource-name")
+        )
+        kind = _header(context, "x-odps-resource-type").lower()
+        source = _header(context, "x-odps-copy-table-source")
         if kind not in (*_FILES, "table"):
             raise errors.invalid(
                 f"the embedded service does not support resources of the type {kind!r}"
@@ -113,11 +119,11 @@ class ResourceRoutes:
         return Resource(
             **named._asdict(),
             kind=kind,
-            comment=_header(asked, "x-odps-comment"),
-            owner=asked.access_id,
-            updator=asked.access_id,
+            comment=_header(context, "x-odps-comment"),
+            owner=context.access_id,
+            updator=context.access_id,
             source=source,
-            is_temp=_header(asked, "x-odps-resource-istemp").lower() == "true",
+            is_temp=_header(context, "x-odps-resource-istemp").lower() == "true",
             is_part=is_part,
             size=0,
             md5="",
@@ -126,112 +132,114 @@ class ResourceRoutes:
             modified=0.0,
         )
 
-    def _meta(self, asked: Asked) -> Response:
-        return Response(headers=_facts(self._store.get(self._named(asked))))
+    def _meta(self, context: Asked) -> Response:
+        return Response(headers=_facts(self._store.get(self._named(context))))
 
-    def _content(self, asked: Asked) -> StreamAnswer:
+    def _content(self, context: Asked) -> StreamAnswer:
         """Return the bytes ``[rOffset, rOffset + rSize)``, and whether more follow."""
-        found, file = self._store.open(self._named(asked))
-        start = number(asked, "rOffset", 0)
-        end = min(found.size, start + number(asked, "rSize", found.size))
-        more = {"x-odps-resource-has-remaining": "true" if end < found.size else "false"}
+        resource, file = self._store.open(self._named(context))
+        start = number(context, "rOffset", 0)
+        end = min(resource.size, start + number(context, "rSize", resource.size))
+        more = {"x-odps-resource-has-remaining": "true" if end < resource.size else "false"}
         return StreamAnswer(
-            chunks=_chunks(file, start, end), media_type=BYTES, headers=_facts(found) | more
+            chunks=_chunks(file, start, end), media_type=BYTES, headers=_facts(resource) | more
         )
 
-    def _set_owner(self, asked: Asked) -> Response:
-        self._store.set_owner(self._named(asked), _header(asked, "x-odps-owner"))
+    def _set_owner(self, context: Asked) -> Response:
+        self._store.set_owner(self._named(context), _header(context, "x-odps-owner"))
         return Response()
 
-    def _delete(self, asked: Asked) -> Response:
-        self._store.delete(self._named(asked))
+    def _delete(self, context: Asked) -> Response:
+        self._store.delete(self._named(context))
         return Response(status_code=204)
 
     # -- functions ----------------------------------------------------------------------------
 
-    def _functions(self, asked: Asked) -> Response:
-        skip, most = page_range(asked)
-        found = self._store.functions(
-            self._named(asked),
-            prefix=asked.params.get("name", ""),
-            owner=asked.params.get("owner"),
+    def _functions(self, context: Asked) -> Response:
+        skip, most = page_range(context)
+        functions = self._store.functions(
+            self._named(context),
+            prefix=context.params.get("name", ""),
+            owner=context.params.get("owner"),
             skip=skip,
             limit=most + 1,
         )
-        marker = str(skip + most) if len(found) > most else ""
-        return page("Functions", map(_function, found[:most]), marker=marker, most=most)
+        marker = str(skip + most) if len(functions) > most else ""
+        return page("Functions", map(_function, functions[:most]), marker=marker, most=most)
 
-    def _put_function(self, asked: Asked) -> Response:
-        root = parse_xml(asked.wire.body or b"", "function")
+    def _put_function(self, context: Asked) -> Response:
+        root = parse_xml(context.wire.body or b"", "function")
         fields = {name: child_text(root, name) for name in _FIELDS}
-        named = self._named(asked, child_text(root, "Alias"))
-        is_new = asked.wire.method == "POST"
-        given = RegisteredFunction(
+        named = self._named(context, child_text(root, "Alias"))
+        is_new = context.wire.method == "POST"
+        function = RegisteredFunction(
             **named._asdict(),
-            owner=asked.access_id,
+            owner=context.access_id,
             created=0.0,
             fields={name: text for name, text in fields.items() if text},
-            resources=[(one.text or "").strip() for one in root.iterfind("Resources/ResourceName")],
+            resources=[
+                (node.text or "").strip() for node in root.iterfind("Resources/ResourceName")
+            ],
         )
-        self._store.put_function(given, is_new=is_new)
+        self._store.put_function(function, is_new=is_new)
         return Response(status_code=201 if is_new else 200)
 
-    def _function(self, asked: Asked) -> Response:
-        body = DECLARATION + _function(self._store.function(self._named(asked)))
+    def _function(self, context: Asked) -> Response:
+        body = DECLARATION + _function(self._store.function(self._named(context)))
         return Response(body, media_type=XML)
 
-    def _set_function_owner(self, asked: Asked) -> Response:
-        self._store.set_function_owner(self._named(asked), _header(asked, "x-odps-owner"))
+    def _set_function_owner(self, context: Asked) -> Response:
+        self._store.set_function_owner(self._named(context), _header(context, "x-odps-owner"))
         return Response()
 
-    def _delete_function(self, asked: Asked) -> Response:
-        self._store.delete_function(self._named(asked))
+    def _delete_function(self, context: Asked) -> Response:
+        self._store.delete_function(self._named(context))
         return Response(status_code=204)
 
 
-def _listed_resource(found: Resource) -> str:
+def _listed_resource(resource: Resource) -> str:
     facts = {
-        "SchemaName": found.schema,
-        "Name": found.name,
-        "Owner": found.owner,
-        "Comment": found.comment,
-        "ResourceType": found.kind,
-        "CreationTime": date_text(found.created),
-        "LastModifiedTime": date_text(found.modified),
-        "LastUpdator": found.updator,
-        "ResourceSize": str(found.size),
+        "SchemaName": resource.schema,
+        "Name": resource.name,
+        "Owner": resource.owner,
+        "Comment": resource.comment,
+        "ResourceType": resource.kind,
+        "CreationTime": date_text(resource.created),
+        "LastModifiedTime": date_text(resource.modified),
+        "LastUpdator": resource.updator,
+        "ResourceSize": str(resource.size),
     }
-    if found.source:
-        facts["TableName"] = found.source
+    if resource.source:
+        facts["TableName"] = resource.source
     return element("Resource", (element(name, text) for name, text in facts.items()))
 
 
-def _facts(found: Resource) -> dict[str, str]:
+def _facts(resource: Resource) -> dict[str, str]:
     """Return the headers that describe a resource."""
     facts = {
-        "schema-name": found.schema,
-        "x-odps-owner": found.owner,
-        "x-odps-resource-type": found.kind,
-        "x-odps-comment": found.comment,
-        "x-odps-updator": found.updator,
-        "x-odps-resource-size": str(found.size),
-        "x-odps-creation-time": date_text(found.created),
-        "Last-Modified": date_text(found.modified),
-        "x-odps-resource-istemp": "true" if found.is_temp else "false",
+        "schema-name": resource.schema,
+        "x-odps-owner": resource.owner,
+        "x-odps-resource-type": resource.kind,
+        "x-odps-comment": resource.comment,
+        "x-odps-updator": resource.updator,
+        "x-odps-resource-size": str(resource.size),
+        "x-odps-creation-time": date_text(resource.created),
+        "Last-Modified": date_text(resource.modified),
+        "x-odps-resource-istemp": "true" if resource.is_temp else "false",
     }
-    optional = {"x-odps-copy-table-source": found.source, "Content-MD5": found.md5}
+    optional = {"x-odps-copy-table-source": resource.source, "Content-MD5": resource.md5}
     return facts | {name: text for name, text in optional.items() if text}
 
 
-def _function(found: RegisteredFunction) -> str:
+def _function(function: RegisteredFunction) -> str:
     facts = {
-        "SchemaName": found.schema,
-        "Alias": found.name,
-        "Owner": found.owner,
-        "CreationTime": date_text(found.created),
-        **found.fields,
+        "SchemaName": function.schema,
+        "Alias": function.name,
+        "Owner": function.owner,
+        "CreationTime": date_text(function.created),
+        **function.fields,
     }
-    names = (element("ResourceName", name) for name in found.resources)
+    names = (element("ResourceName", name) for name in function.resources)
     parts = [element(name, text) for name, text in facts.items()]
     return element("Function", [*parts, element("Resources", names)])
 
@@ -243,5 +251,5 @@ def _chunks(file: BinaryIO, start: int, end: int) -> Generator[bytes, None, None
             yield file.read(min(CHUNK, rest))
 
 
-def _header(asked: Asked, name: str) -> str:
-    return find_header(asked.wire.headers, name) or ""
+def _header(context: Asked, name: str) -> str:
+    return find_header(context.wire.headers, name) or ""

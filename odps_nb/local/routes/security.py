@@ -52,93 +52,95 @@ class SecurityRoutes:
         yield At(user, Right.QUERY, self._roles, keys=frozenset({"roles"}), accepts="type")
         yield At(user, Right.QUERY, self._user, accepts="type")
 
-    def _token(self, asked: Asked) -> Response:
+    def _token(self, context: Asked) -> Response:
         # clients use this token in links to web pages, which this service does not provide
-        return _result(base64.b64encode(asked.path["project"].encode()).decode())
+        return _result(base64.b64encode(context.path["project"].encode()).decode())
 
-    def _statement(self, asked: Asked) -> Response:
+    def _statement(self, context: Asked) -> Response:
         """Handle a security statement: WHOAMI or SHOW GRANTS [FOR [USER] key]."""
-        query = child_text(parse_xml(asked.wire.body or b"", "security statement"), "Query")
+        query = child_text(parse_xml(context.wire.body or b"", "security statement"), "Query")
         words = query.strip(" ;\n\t").split()
         match [word.lower() for word in words]:
             case ["whoami"]:  # members: pyodps, ``current_user``
-                names = dict.fromkeys(("ID", "DisplayName"), asked.access_id)
+                names = dict.fromkeys(("ID", "DisplayName"), context.access_id)
                 return _result(json.dumps(names))
             case ["show", "grants"]:
-                return self._grants(asked, asked.access_id)
+                return self._grants(context, context.access_id)
             case ["show", "grants", "for", _] | ["show", "grants", "for", "user", _]:
-                return self._grants(asked, words[-1])
+                return self._grants(context, words[-1])
         raise errors.invalid(
             f"the embedded service does not support {query[:80]!r}; it takes rights from its "
             "credentials file, and answers only WHOAMI and SHOW GRANTS"
         )
 
-    def _grants(self, asked: Asked, user: str) -> Response:
+    def _grants(self, context: Asked, user: str) -> Response:
         """Return grants as the service does: an empty ``Effect`` allows (see the MCP server)."""
-        self._require_user(asked, user)
-        project = asked.path["project"]
-        found = []
-        for place, resource in enumerate((f"projects/{project}", f"projects/{project}/tables/*")):
+        self._require_user(context, user)
+        project = context.path["project"]
+        grants = []
+        for index, resource in enumerate((f"projects/{project}", f"projects/{project}/tables/*")):
             actions = [
-                one for right in self._rights(user, project) for one in ACTIONS[right][place]
+                action for right in self._rights(user, project) for action in ACTIONS[right][index]
             ]
             if actions:
                 entry = {"Effect": "", "Action": actions, "Resource": f"acs:odps:*:{resource}"}
-                found.append(entry)
-        return _result(json.dumps({"ACL": {user: found}, "Roles": []}))
+                grants.append(entry)
+        return _result(json.dumps({"ACL": {user: grants}, "Roles": []}))
 
     def _rights(self, user: str, project: str) -> list[Right]:
         return [right for right in Right if self._service.rights.allows(user, project, right)]
 
-    def _check(self, asked: Asked) -> Response:
+    def _check(self, context: Asked) -> Response:
         """Handle ``checkPermission``: whether the key may do all of the listed actions."""
         try:
-            items = [(one["Action"], one["Resource"]) for one in json.loads(asked.wire.body or b"")]
+            items = [
+                (item["Action"], item["Resource"]) for item in json.loads(context.wire.body or b"")
+            ]
         except (ValueError, TypeError, KeyError):
             raise errors.invalid(
                 "the body must be a JSON array of objects with Action and Resource"
             ) from None
         for action, resource in items:
             match = _RESOURCE.fullmatch(str(resource))
-            place = {None: 0, "tables": 1}.get(match[2]) if match else None
-            if match is None or place is None:
+            index = {None: 0, "tables": 1}.get(match[2]) if match else None
+            if match is None or index is None:
                 raise errors.invalid(f"the embedded service has no permissions on {resource!r}")
             project = match[1]
             self._service.catalog.project(project)
-            needed = [right for right in Right if action in ACTIONS[right][place]]
+            needed = [right for right in Right if action in ACTIONS[right][index]]
             if not needed:
                 raise errors.invalid(
                     f"the embedded service has no action {action!r} on {resource!r}"
                 )
-            if needed[0] not in self._rights(asked.access_id, project):
+            if needed[0] not in self._rights(context.access_id, project):
                 message = f"You have NO privilege 'odps:{action}' on {{acs:odps:*:{resource}}}"
                 return _auth("DENY", message)
         return _auth("ALLOW", "")
 
     # -- users and roles ----------------------------------------------------------------------
 
-    def _names(self, asked: Asked) -> list[str]:
-        project = asked.path["project"]
+    def _names(self, context: Asked) -> list[str]:
+        project = context.path["project"]
         self._service.catalog.project(project)
         return [name for name in self._service.keys if self._rights(name, project)]
 
-    def _require_user(self, asked: Asked, name: str) -> None:
-        if name not in self._names(asked):
+    def _require_user(self, context: Asked, name: str) -> None:
+        if name not in self._names(context):
             raise errors.no_such(f"the project has no user {name[:80]!r}")
 
-    def _users(self, asked: Asked) -> Response:
-        found = page_of(self._names(asked), asked)
-        items = [_user(name) for name in found.items]
-        return page("Users", items, marker=found.marker, most=found.most)
+    def _users(self, context: Asked) -> Response:
+        users = page_of(self._names(context), context)
+        items = [_user(name) for name in users.items]
+        return page("Users", items, marker=users.marker, most=users.most)
 
-    def _user(self, asked: Asked) -> Response:
-        self._require_user(asked, asked.path["user"])
-        return Response(DECLARATION + _user(asked.path["user"]), media_type=XML)
+    def _user(self, context: Asked) -> Response:
+        self._require_user(context, context.path["user"])
+        return Response(DECLARATION + _user(context.path["user"]), media_type=XML)
 
-    def _roles(self, asked: Asked) -> Response:
-        if "user" in asked.path:
-            self._require_user(asked, asked.path["user"])
-        self._service.catalog.project(asked.path["project"])
+    def _roles(self, context: Asked) -> Response:
+        if "user" in context.path:
+            self._require_user(context, context.path["user"])
+        self._service.catalog.project(context.path["project"])
         return listing("Roles", "Role", ())
 
 
@@ -148,8 +150,8 @@ def _result(text: str) -> Response:
 
 
 def _auth(result: str, message: str) -> Response:
-    told: dict[str, Any] = {"message": message}
-    members = (element("Result", result), element("Message", json.dumps(told)))
+    details: dict[str, Any] = {"message": message}
+    members = (element("Result", result), element("Message", json.dumps(details)))
     return Response(DECLARATION + element("Auth", members), media_type=XML)
 
 

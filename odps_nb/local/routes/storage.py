@@ -43,17 +43,17 @@ def storage_routes(service: Service) -> Iterator[Route]:
     surface = Surface(service, xml=False)
     rows = {row.kind: row for row in StorageActions(service).rows()}
 
-    async def answer(request: Request, asked: Asked) -> Response:
-        if asked.path["version"] not in _VERSIONS:
+    async def answer(request: Request, context: Asked) -> Response:
+        if context.path["version"] not in _VERSIONS:
             raise errors.no_such(
-                f"there is no Storage API version {asked.path['version']!r}; use v2 or v3"
+                f"there is no Storage API version {context.path['version']!r}; use v2 or v3"
             )
-        upload = asked.wire.action in _UPLOADS
+        upload = context.wire.action in _UPLOADS
         if not upload:
-            wire = replace(asked.wire, body=await edge.body_bytes(request))
-            asked = replace(asked, wire=wire)
-        call = calls.decode_request(asked.wire)
-        return await surface.answer_value(request, asked, call, rows[type(call)], upload=upload)
+            wire = replace(context.wire, body=await edge.body_bytes(request))
+            context = replace(context, wire=wire)
+        call = calls.decode_request(context.wire)
+        return await surface.answer_value(request, context, call, rows[type(call)], upload=upload)
 
     handler = refusing(service, "storage") or answer
     yield Route("/api/storage/{version}", surface.endpoint(handler), methods=list(ALL))
@@ -90,10 +90,10 @@ class StorageActions:
 
     # -- reading ------------------------------------------------------------------------------
 
-    def _create_read(self, request: calls.CreateReadSession, _asked: Asked) -> object:
+    def _create_read(self, request: calls.CreateReadSession, _context: Asked) -> object:
         return self.read_answer(self._reads.create(request))
 
-    def _get_read(self, request: calls.GetReadSession, _asked: Asked) -> object:
+    def _get_read(self, request: calls.GetReadSession, _context: Asked) -> object:
         session = self._reads.get(request.table, request.session_id, refresh=request.refresh)
         return self.read_answer(session)
 
@@ -115,7 +115,7 @@ class StorageActions:
             route_token=self._route,
         )
 
-    def read_rows(self, request: calls.ReadRows, asked: Asked) -> StreamAnswer:
+    def read_rows(self, request: calls.ReadRows, context: Asked) -> StreamAnswer:
         """Return the Arrow stream of one split."""
         session = self._reads.get(request.table, request.session_id)
         check_batch(request)
@@ -131,24 +131,24 @@ class StorageActions:
         )
         if session.plan.timestamp_unit is TimeUnit.NANO:
             cut = in_nanoseconds(cut, self._service.settings.forms.nanosecond_status)
-        return self._rows(schema, cut, session.schema, asked, request.compression)
+        return self._rows(schema, cut, session.schema, context, request.compression)
 
-    def _preview(self, request: calls.Preview, asked: Asked) -> StreamAnswer:
+    def _preview(self, request: calls.Preview, context: Asked) -> StreamAnswer:
         schema, batches = self._reads.preview(request)
         table = self._service.catalog.stored_table(request.table)
         cut = rebatch(batches, max_rows=4096)
-        return self._rows(schema, cut, table.schema, asked, Compression.NONE)
+        return self._rows(schema, cut, table.schema, context, Compression.NONE)
 
     def _rows(
         self,
         schema: pa.Schema,
         batches: Iterator[pa.RecordBatch],
         columns: TableSchema,
-        asked: Asked,
+        context: Asked,
         coding: Compression,
     ) -> StreamAnswer:
         schema, batches = formed(schema, batches, list(columns), self._service.settings.forms)
-        inside, around = row_codings(identify(asked.wire), coding)
+        inside, around = row_codings(identify(context.wire), coding)
         chunks = encode_stream(schema, batches, ipc=inside)
         headers = {}
         if around is not Compression.NONE:
@@ -160,13 +160,13 @@ class StorageActions:
 
     # -- writing ------------------------------------------------------------------------------
 
-    def _create_write(self, request: calls.CreateWriteSession, _asked: Asked) -> object:
+    def _create_write(self, request: calls.CreateWriteSession, _context: Asked) -> object:
         session = self._writes.create(
             request.table, request.partition, overwrite=request.overwrite, mode=request.write_mode
         )
         return calls.WriteSessionAnswer(session_id=session.session_id, route_token=self._route)
 
-    def _get_write(self, request: calls.GetWriteSession, _asked: Asked) -> object:
+    def _get_write(self, request: calls.GetWriteSession, _context: Asked) -> object:
         session = self._writes.get(request.table, request.session_id)
         streams = {s.stream_id: s.version for s in self._writes.streams.closed(session)}
         return calls.WriteSessionStateAnswer(
@@ -176,21 +176,21 @@ class StorageActions:
             route_token=self._route,
         )
 
-    def _commit(self, request: calls.CommitWriteSession, _asked: Asked) -> object:
+    def _commit(self, request: calls.CommitWriteSession, _context: Asked) -> object:
         self._writes.commit(
             self._writes.get(request.table, request.session_id), request.streams or None
         )
         return calls.EmptyAnswer()
 
-    def _abort(self, request: calls.AbortWriteSession, _asked: Asked) -> object:
+    def _abort(self, request: calls.AbortWriteSession, _context: Asked) -> object:
         self._writes.abort(self._writes.get(request.table, request.session_id))
         return calls.EmptyAnswer()
 
-    def _write_schema(self, request: calls.GetWriteSchema, _asked: Asked) -> object:
+    def _write_schema(self, request: calls.GetWriteSchema, _context: Asked) -> object:
         session = self._writes.get(request.table, request.session_id)
         return calls.WriteSchemaAnswer(schema=_write_schema(session))
 
-    def _create_stream(self, request: calls.CreateWriteStream, _asked: Asked) -> object:
+    def _create_stream(self, request: calls.CreateWriteStream, _context: Asked) -> object:
         session = self._writes.get(request.table, request.session_id)
         stream = self._writes.open_stream(
             session,
@@ -200,7 +200,7 @@ class StorageActions:
         )
         return self._stream_answer(session, stream)
 
-    def _get_stream(self, request: calls.GetWriteStream, _asked: Asked) -> object:
+    def _get_stream(self, request: calls.GetWriteStream, _context: Asked) -> object:
         session = self._writes.get(request.table, request.session_id)
         look = self._writes.renewed_stream if request.exactly_once else self._writes.streams.stream
         stream = look(session, request.stream_id, request.stream_version)
@@ -223,18 +223,18 @@ class StorageActions:
             route_token=self._route,
         )
 
-    def _close_stream(self, request: calls.CloseWriteStream, _asked: Asked) -> object:
+    def _close_stream(self, request: calls.CloseWriteStream, _context: Asked) -> object:
         session = self._writes.get(request.table, request.session_id)
         self._writes.close_stream(session, request.stream_id, request.stream_version)
         return calls.EmptyAnswer()
 
-    def _write_rows(self, request: calls.WriteRows, asked: Asked) -> object:
+    def _write_rows(self, request: calls.WriteRows, context: Asked) -> object:
         session = self._writes.get(request.table, request.session_id)
         stream = self._writes.streams.stream(session, request.stream_id, request.stream_version)
         stream, staging_id = self._writes.write(
             session,
             stream,
-            read_body(asked.upload),
+            read_body(context.upload),
             row_offset=request.row_offset,
             token=request.access_token,
         )
@@ -246,21 +246,21 @@ class StorageActions:
 
     # -- blobs --------------------------------------------------------------------------------
 
-    def _write_blob(self, request: calls.WriteBlob, asked: Asked) -> object:
+    def _write_blob(self, request: calls.WriteBlob, context: Asked) -> object:
         session = self._blob_target(request)
         if request.column_id not in _write_schema(session).blob_ids.values():
             raise errors.invalid(f"the table has no BLOB column with the id {request.column_id}")
         if session.table.key_columns:  # only frames have a distribution key
             raise errors.invalid("blobs of primary-key tables must be uploaded in frames")
         blob = self._service.blobs.store_one(
-            asked.upload, request.compression, session.table.name.project
+            context.upload, request.compression, session.table.name.project
         )
         return calls.WriteBlobAnswer(references=(blob.reference,), size=blob.size, md5=blob.md5)
 
-    def _write_blobs(self, request: calls.WriteBlobBatch, asked: Asked) -> object:
+    def _write_blobs(self, request: calls.WriteBlobBatch, context: Asked) -> object:
         session = self._blob_target(request)
         blobs = self._service.blobs.store_batch(
-            asked.upload,
+            context.upload,
             request.compression,
             session.table.name.project,
             keys=session.table.key_columns,
@@ -278,12 +278,12 @@ class StorageActions:
             raise errors.invalid_state(f"the session {session.session_id!r} is no longer open")
         return session
 
-    def _read_blobs(self, request: calls.ReadBlobs, asked: Asked) -> StreamAnswer:
+    def _read_blobs(self, request: calls.ReadBlobs, context: Asked) -> StreamAnswer:
         references: tuple[BlobReference, ...] = request.references
         blobs = self._service.blobs.find(references)
         for project in sorted({blob.project for blob in blobs}):
-            self._service.rights.require(asked.access_id, project, Right.READ)
-        coding = blob_coding(identify(asked.wire), request.compression)
+            self._service.rights.require(context.access_id, project, Right.READ)
+        coding = blob_coding(identify(context.wire), request.compression)
         headers = {}
         if coding is not Compression.NONE:
             headers["Content-Encoding"] = HTTP_CODINGS[coding]
@@ -295,15 +295,15 @@ class StorageActions:
 
     # -- results of SQL -----------------------------------------------------------------------
 
-    def _create_instance(self, request: calls.CreateInstanceReadSession, asked: Asked) -> object:
+    def _create_instance(self, request: calls.CreateInstanceReadSession, context: Asked) -> object:
         instances, limited = self._service.instances, request.enable_limit
         if not limited:
-            self._service.rights.require(asked.access_id, request.project, Right.READ)
+            self._service.rights.require(context.access_id, request.project, Right.READ)
         result = instances.result(request.project, request.instance_id)
         download = instances.open_download(result.instance_id, limited=limited)
         return self._instance_answer(download, limited_result(result) if limited else result)
 
-    def _get_instance(self, request: calls.GetInstanceReadSession, _asked: Asked) -> object:
+    def _get_instance(self, request: calls.GetInstanceReadSession, _context: Asked) -> object:
         result = self._service.instances.downloaded(
             request.session_id, request.project, request.instance_id
         )
@@ -317,19 +317,19 @@ class StorageActions:
             owner=result.owner,
         )
 
-    def _read_instance(self, request: calls.ReadInstance, asked: Asked) -> StreamAnswer:
+    def _read_instance(self, request: calls.ReadInstance, context: Asked) -> StreamAnswer:
         instances, project, instance = self._service.instances, request.project, request.instance_id
         if request.session_id is not None:
             result = instances.downloaded(request.session_id, project, instance)
         else:
             if not request.enable_limit:
-                self._service.rights.require(asked.access_id, project, Right.READ)
+                self._service.rights.require(context.access_id, project, Right.READ)
             result = instances.result(project, instance)
             result = limited_result(result) if request.enable_limit else result
         count = result.rows if request.count is None else request.count
         schema, batches = instances.rows(result, request.offset, count, columns=request.columns)
         cut = rebatch(batches, max_rows=4096)
-        return self._rows(schema, cut, result.schema, asked, request.compression)
+        return self._rows(schema, cut, result.schema, context, request.compression)
 
 
 def _write_schema(session: StoredWriteSession) -> WriteSchema:

@@ -42,14 +42,14 @@ def storage_v1_routes(service: Service) -> Iterator[Route]:
     surface = Surface(service, xml=False)
     rows = {row.kind: row for row in V1Actions(service).rows()}
 
-    async def answer(request: Request, asked: Asked) -> Response:
-        path = asked.wire.path
+    async def answer(request: Request, context: Asked) -> Response:
+        path = context.wire.path
         upload = path.endswith("/data") and "/sessions/" in path
         if not upload:
-            wire = replace(asked.wire, body=await edge.body_bytes(request))
-            asked = replace(asked, wire=wire)
-        call = v1.decode_v1(asked.wire)
-        return await surface.answer_value(request, asked, call, rows[type(call)], upload=upload)
+            wire = replace(context.wire, body=await edge.body_bytes(request))
+            context = replace(context, wire=wire)
+        call = v1.decode_v1(context.wire)
+        return await surface.answer_value(request, context, call, rows[type(call)], upload=upload)
 
     handler = refusing(service, "storage-v1") or answer
     yield Route("/api/storage/v1/{path:path}", surface.endpoint(handler), methods=list(ALL))
@@ -73,44 +73,44 @@ class V1Actions:
 
     # -- reading ------------------------------------------------------------------------------
 
-    def _create_read(self, request: calls.CreateReadSession, _asked: Asked) -> Response:
+    def _create_read(self, request: calls.CreateReadSession, _context: Asked) -> Response:
         answer = self._newer.read_answer(self._reads.create(request))
         return _json(v1.encode_read_answer(answer), status=201)
 
-    def _get_read(self, request: calls.GetReadSession, _asked: Asked) -> Response:
+    def _get_read(self, request: calls.GetReadSession, _context: Asked) -> Response:
         session = self._reads.get(request.table, request.session_id, refresh=request.refresh)
         return _json(v1.encode_read_answer(self._newer.read_answer(session)))
 
-    def _read_rows(self, request: calls.ReadRows, asked: Asked) -> StreamAnswer:
+    def _read_rows(self, request: calls.ReadRows, context: Asked) -> StreamAnswer:
         count = self._reads.get(request.table, request.session_id).record_count
         split = request.split
         if isinstance(split, RowRangeSplit) and count is not None and split.offset >= count:
             # the text of issue 51 of the vendor's MaxFrame client
             raise errors.invalid("row_index exceeded total row count", code="InvalidRowRange")
-        return self._newer.read_rows(request, asked)
+        return self._newer.read_rows(request, context)
 
     # -- writing ------------------------------------------------------------------------------
 
-    def _create_write(self, request: calls.CreateWriteSession, _asked: Asked) -> Response:
+    def _create_write(self, request: calls.CreateWriteSession, _context: Asked) -> Response:
         session = self._writes.create(
             request.table, request.partition, overwrite=request.overwrite, mode=request.write_mode
         )
         return _state(session, status=201)
 
-    def _get_write(self, request: calls.GetWriteSession, _asked: Asked) -> Response:
+    def _get_write(self, request: calls.GetWriteSession, _context: Asked) -> Response:
         return _state(self._writes.get(request.table, request.session_id))
 
-    def _write_block(self, request: v1.WriteBlock, asked: Asked) -> calls.WriteRowsAnswer:
+    def _write_block(self, request: v1.WriteBlock, context: Asked) -> calls.WriteRowsAnswer:
         if request.block_number >= MAX_BLOCKS:
             raise errors.invalid(
                 f"block_number is {request.block_number}; it must be less than {MAX_BLOCKS}"
             )
         session = self._writes.get(request.table, request.session_id)
         name = f"{request.block_number:06d}-{request.attempt_number}"
-        version = self._writes.write_whole(session, name, read_body(asked.upload))
+        version = self._writes.write_whole(session, name, read_body(context.upload))
         return calls.WriteRowsAnswer(commit_message=_message(session, name, version))
 
-    def _commit(self, request: v1.CommitBlocks, _asked: Asked) -> Response:
+    def _commit(self, request: v1.CommitBlocks, _context: Asked) -> Response:
         if not 0 <= (request.wait_seconds or 0) <= MAX_WAIT:
             raise errors.invalid(
                 f"WaitFlyingWritersTimeoutSeconds is {request.wait_seconds}; it must be 0 to"

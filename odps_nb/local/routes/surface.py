@@ -69,13 +69,13 @@ class Surface:
             try:
                 wire = _wire(request)
                 access_id = _who(self._service, request, wire)
-                asked = Asked(
+                context = Asked(
                     wire=_without_schema(self._service, wire),
                     access_id=access_id,
                     base=f"{request.url.scheme}://{request.url.netloc}",
                     path=request.path_params,
                 )
-                response = await handler(request, asked)
+                response = await handler(request, context)
             except OdpsNbError as error:
                 log.info("%s %s %s: %s", request_id, request.method, request.scope["path"], error)
                 response = self._refusal(error, request_id)
@@ -90,43 +90,43 @@ class Surface:
 
         return endpoint
 
-    async def _allow(self, asked: Asked, right: Right | None, named: Mapping[str, Any]) -> None:
+    async def _allow(self, context: Asked, right: Right | None, named: Mapping[str, Any]) -> None:
         """Check that the key has ``right`` in the project and owns the instance (if named)."""
         service = self._service
-        if not service.rights.limits(asked.access_id):
+        if not service.rights.limits(context.access_id):
             return
         if right is not None:
-            service.rights.require(asked.access_id, named["project"], right)
+            service.rights.require(context.access_id, named["project"], right)
         if (instance := named.get("instance")) is not None:
             await edge.run(
                 service.workers,
                 service.instances.check_owner,
                 named["project"],
                 instance,
-                asked.access_id,
+                context.access_id,
             )
 
     async def _answered(
-        self, request: Request, asked: Asked, work: Callable[[Asked], Any], *, upload: bool
+        self, request: Request, context: Asked, work: Callable[[Asked], Any], *, upload: bool
     ) -> Response:
         """Read the body, call the handler in a worker thread, and return the response."""
         service, pool = self._service, self._service.workers
         if upload:
             limit = service.settings.max_body
             body_file = await edge.body_file(request, service.folder, pool, limit)
-            asked = replace(asked, upload=body_file)
-        elif asked.wire.body is None:
+            context = replace(context, upload=body_file)
+        elif context.wire.body is None:
             body = await edge.body_bytes(request)
-            asked = replace(asked, wire=replace(asked.wire, body=body))
+            context = replace(context, wire=replace(context.wire, body=body))
         try:
-            answer, first = await edge.run(pool, _begun, work, asked)
+            answer, first = await edge.run(pool, _begun, work, context)
         finally:
             if upload:
                 try:
-                    asked.upload.unlink(missing_ok=True)
+                    context.upload.unlink(missing_ok=True)
                 except OSError as error:
                     # send the response anyway; the next start of the service deletes the file
-                    log.warning("%s could not be deleted: %s", asked.upload, error)
+                    log.warning("%s could not be deleted: %s", context.upload, error)
         if first is not None:
             return edge.StreamedResponse(
                 first, answer.chunks, pool, media_type=answer.media_type, headers=answer.headers
@@ -139,23 +139,23 @@ class Surface:
         return Response(content, headers=headers, media_type="application/json")
 
     async def answer_value(
-        self, request: Request, asked: Asked, call: Any, row: To, *, upload: bool = False
+        self, request: Request, context: Asked, call: Any, row: To, *, upload: bool = False
     ) -> Response:
         """Check the rights for a decoded request and call the handler of its route table row."""
         table = getattr(call, "table", None)
         project = getattr(call, "project", None) if table is None else table.project
         named = {"project": project, "instance": getattr(call, "instance_id", None)}
-        await self._allow(asked, row.right, named)
+        await self._allow(context, row.right, named)
         return await self._answered(
-            request, asked, lambda asked: row.answer(call, asked), upload=upload
+            request, context, lambda context: row.answer(call, context), upload=upload
         )
 
     def _handler(self, row: At) -> Handler:
-        async def handle(request: Request, asked: Asked) -> Response:
+        async def handle(request: Request, context: Asked) -> Response:
             if self._strict:
-                check_params(row, asked)
-            await self._allow(asked, row.right, asked.path)
-            return await self._answered(request, asked, row.answer, upload=row.upload)
+                check_params(row, context)
+            await self._allow(context, row.right, context.path)
+            return await self._answered(request, context, row.answer, upload=row.upload)
 
         return handle
 
@@ -180,9 +180,9 @@ def error_document(status: int, code: str, message: str, request_id: str, *, xml
     return Response(content, status_code=status, media_type=media)
 
 
-def _begun(work: Callable[[Asked], Any], asked: Asked) -> tuple[Any, Some | None]:
+def _begun(work: Callable[[Asked], Any], context: Asked) -> tuple[Any, Some | None]:
     """Call a handler; return its result and, if that is a stream, the stream's first chunks."""
-    answer = work(asked)
+    answer = work(context)
     return answer, take_some(answer.chunks) if isinstance(answer, StreamAnswer) else None
 
 
@@ -199,10 +199,10 @@ class _KeyedRoute(Route):
         if match is Match.NONE or not self._keys:
             return match, child
         try:
-            given = {key for key, _ in _query(scope)}
+            present = {key for key, _ in _query(scope)}
         except ValueError:  # the handler reports the invalid query
-            given = set()
-        return (Match.NONE, {}) if self._keys.isdisjoint(given) else (match, child)
+            present = set()
+        return (Match.NONE, {}) if self._keys.isdisjoint(present) else (match, child)
 
 
 def _query(scope: Scope) -> list[tuple[str, str]]:
@@ -235,7 +235,7 @@ def _without_schema(service: Service, wire: WireRequest) -> WireRequest:
     project = wire.path.partition("/projects/")[2].partition("/")[0]
     if ("curr_schema", project) not in wire.params or service.catalog.has_schemas(project):
         return wire
-    return replace(wire, params=tuple(one for one in wire.params if one[0] != "curr_schema"))
+    return replace(wire, params=tuple(param for param in wire.params if param[0] != "curr_schema"))
 
 
 def _who(service: Service, request: Request, wire: WireRequest) -> str:

@@ -45,49 +45,49 @@ class TableRoutes:
         several, keys = ["/projects/{project}/tables"], frozenset({"query"})
         yield At(several, Right.QUERY, self._several, methods=["POST"], keys=keys)
 
-    def _tables(self, call: control.ListTables, asked: Asked) -> Response:
-        owner, kind = asked.params.get("owner"), asked.params.get("type")
+    def _tables(self, call: control.ListTables, context: Asked) -> Response:
+        owner, kind = context.params.get("owner"), context.params.get("type")
         if kind and kind not in _KNOWN_TYPES:
             raise errors.invalid(f"{kind!r} is not a table type: {', '.join(_KNOWN_TYPES)}")
         tables = [
-            one
-            for one in self._service.catalog.tables(call.project, call.schema, prefix=call.prefix)
-            if owner in (None, "", one.owner) and kind in (None, "", TABLE_TYPES[one.kind])
+            table
+            for table in self._service.catalog.tables(call.project, call.schema, prefix=call.prefix)
+            if owner in (None, "", table.owner) and kind in (None, "", TABLE_TYPES[table.kind])
         ]
-        found = page_of(tables, asked)
+        shown = page_of(tables, context)
         page = control.TablePage(
-            names=tuple(t.name.table for t in found.items),
-            owners={t.name.table: t.owner for t in found.items},
-            types={t.name.table: TABLE_TYPES[t.kind] for t in found.items},
-            comments={t.name.table: t.comment for t in found.items if "extended" in asked.params},
-            marker=found.marker,
+            names=tuple(t.name.table for t in shown.items),
+            owners={t.name.table: t.owner for t in shown.items},
+            types={t.name.table: TABLE_TYPES[t.kind] for t in shown.items},
+            comments={t.name.table: t.comment for t in shown.items if "extended" in context.params},
+            marker=shown.marker,
         )
-        return reply(page.encode(found.most))
+        return reply(page.encode(shown.most))
 
-    def _table(self, call: control.GetTable, _asked: Asked) -> Response:
+    def _table(self, call: control.GetTable, _context: Asked) -> Response:
         info = self._info(call.table)
         return reply(info.encode_extended() if call.extended else info.encode())
 
-    def _several(self, asked: Asked) -> Response:
+    def _several(self, context: Asked) -> Response:
         """Return the tables that a body names, or raise for the first that is missing."""
-        items = parse_xml(asked.wire.body or b"", "list of tables").findall("Table")
+        items = parse_xml(context.wire.body or b"", "list of tables").findall("Table")
         if len(items) > MOST_NAMES:
             raise errors.invalid(f"{len(items)} tables are named; the maximum is {MOST_NAMES}")
-        found = []
+        elements = []
         for item in items:
-            project = child_text(item, "Project") or asked.path["project"]
-            self._service.rights.require(asked.access_id, project, Right.QUERY)
-            schema = child_text(item, "Schema") or asked.params.get("curr_schema")
+            project = child_text(item, "Project") or context.path["project"]
+            self._service.rights.require(context.access_id, project, Right.QUERY)
+            schema = child_text(item, "Schema") or context.params.get("curr_schema")
             table = child_text(item, "Name").lower()  # `TablesTest` of the Java SDK
             name = TableName(project=project, schema=schema or None, table=table)
-            found.append(self._info(name).element())
-        return Response(DECLARATION + element("Tables", found), media_type=XML)
+            elements.append(self._info(name).element())
+        return Response(DECLARATION + element("Tables", elements), media_type=XML)
 
-    def _info(self, asked: TableName) -> control.TableInfo:
-        table = self._service.catalog.table(asked)
+    def _info(self, requested: TableName) -> control.TableInfo:
+        table = self._service.catalog.table(requested)
         segments = self._service.snapshots.visible(table)
-        view, kept = table.view, table.materialized
-        name = replace(table.name, table=asked.table)  # pyodps adopts the spelling
+        view, materialized = table.view, table.materialized
+        name = replace(table.name, table=requested.table)  # pyodps adopts the spelling
         if not self._service.catalog.has_schemas(table.name.project):
             name = replace(name, schema=None)
         return control.TableInfo(
@@ -103,49 +103,51 @@ class TableRoutes:
             size=sum(s.raw_bytes for s in segments),
             record_count=sum(s.rows for s in segments) if view is None else None,
             is_view=view is not None,
-            view_text=definition.text if (definition := view or kept) is not None else "",
-            is_materialized=kept is not None,
-            rewrites=kept is not None and kept.rewrites,
+            view_text=definition.text if (definition := view or materialized) is not None else "",
+            is_materialized=materialized is not None,
+            rewrites=materialized is not None and materialized.rewrites,
             properties=_reserved(table),
             primary_key=table.key_columns,
         )
 
-    def _partitions(self, call: control.ListPartitions, asked: Asked) -> Response:
-        if asked.params.get("name"):
+    def _partitions(self, call: control.ListPartitions, context: Asked) -> Response:
+        if context.params.get("name"):
             raise errors.invalid("the parameter 'name' of a list of partitions must be empty")
         table = self._service.catalog.table(call.table)
-        wanted = table.spec(call.partition)
-        found = [p for p in self._service.catalog.partitions(table) if wanted.covers(p.spec)]
-        if "name" in asked.params:
+        spec = table.spec(call.partition)
+        partitions = [p for p in self._service.catalog.partitions(table) if spec.covers(p.spec)]
+        if "name" in context.params:
             # the Java and Go SDKs request only the names, and no second page of them
-            names = ("/".join(f"{k}={v}" for k, v in one.spec) for one in found)
-            return listing("Partitions", "Partition", names, most=len(found))
-        shown = page_of(found[::-1] if "reverse" in asked.params else found, asked)
+            names = ("/".join(f"{k}={v}" for k, v in partition.spec) for partition in partitions)
+            return listing("Partitions", "Partition", names, most=len(partitions))
+        shown = page_of(partitions[::-1] if "reverse" in context.params else partitions, context)
         page = control.PartitionPage(
-            partitions=tuple(control.PartitionInfo(**_facts(one)) for one in shown.items),
+            partitions=tuple(
+                control.PartitionInfo(**_facts(partition)) for partition in shown.items
+            ),
             marker=shown.marker,
         )
         return reply(page.encode(shown.most))
 
-    def _partition(self, call: control.GetPartition, asked: Asked) -> Response:
+    def _partition(self, call: control.GetPartition, context: Asked) -> Response:
         table = self._service.catalog.table(call.table)
-        found = self._service.catalog.partition(table, call.partition)
+        partition = self._service.catalog.partition(table, call.partition)
         info = control.PartitionInfo(
-            **_facts(found),
-            ddl_at=int(found.altered),
-            files=found.files,
+            **_facts(partition),
+            ddl_at=int(partition.altered),
+            files=partition.files,
             lifecycle=table.lifecycle,  # that of the table (Java SDK, `PartitionTest`)
         )
-        return reply(info.encode_extended() if "extended" in asked.params else info.encode())
+        return reply(info.encode_extended() if "extended" in context.params else info.encode())
 
-    def _head(self, asked: Asked) -> Response:
+    def _head(self, context: Asked) -> Response:
         """Handle ``table.head``: return the first rows as CSV."""
-        params = asked.params
+        params = context.params
         schema = params.get("schema_name") or params.get("curr_schema") or None
         named, lines = params.get("partition"), params.get("linenum", "")
         request = Preview(
             table=TableName(
-                project=asked.path["project"], schema=schema, table=asked.path["table"]
+                project=context.path["project"], schema=schema, table=context.path["table"]
             ),
             limit=int(lines) or HEAD_ROWS if lines.isdigit() else HEAD_ROWS,
             partition=decode_partition(named, quoted=True) if named else None,
@@ -156,13 +158,13 @@ class TableRoutes:
         return Response(text, media_type="text/csv")
 
 
-def _facts(found: Partition) -> dict[str, Any]:
+def _facts(partition: Partition) -> dict[str, Any]:
     return {
-        "spec": found.spec,
-        "created_at": int(found.created),
-        "modified_at": int(found.modified),
-        "record_count": found.rows,
-        "size": found.raw_bytes,
+        "spec": partition.spec,
+        "created_at": int(partition.created),
+        "modified_at": int(partition.modified),
+        "record_count": partition.rows,
+        "size": partition.raw_bytes,
     }
 
 

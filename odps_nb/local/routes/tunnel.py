@@ -86,10 +86,10 @@ class Tunnel:
 
     # -- downloads ----------------------------------------------------------------------------
 
-    def _open_download(self, asked: Asked) -> dict[str, Any]:
-        name = table_of(asked)
+    def _open_download(self, context: Asked) -> dict[str, Any]:
+        name = table_of(context)
         table = self._service.catalog.stored_table(name)
-        spec = whole_spec(table, asked)
+        spec = whole_spec(table, context)
         session = self._reads.create(
             CreateReadSession(
                 table=name,
@@ -98,31 +98,31 @@ class Tunnel:
                 split_mode=SplitMode.ROW_OFFSET,
             )
         )
-        return self._download_state(asked, session.session_id)
+        return self._download_state(context, session.session_id)
 
-    def _download_state(self, asked: Asked, session_id: str) -> dict[str, Any]:
-        name = table_of(asked)
+    def _download_state(self, context: Asked, session_id: str) -> dict[str, Any]:
+        name = table_of(context)
         session, table = self._reads.get(name, session_id), self._service.catalog.stored_table(name)
         parts = table.schema.partition_columns  # clients append these values to the rows
         schema = replace(session.schema, partition_columns=parts)
-        return _download_json(asked, session_id, session.record_count, schema)
+        return _download_json(context, session_id, session.record_count, schema)
 
-    def _download(self, asked: Asked) -> StreamAnswer | dict[str, Any]:
-        name, params = table_of(asked), asked.params
+    def _download(self, context: Asked) -> StreamAnswer | dict[str, Any]:
+        name, params = table_of(context), context.params
         if "data" not in params:
-            return self._download_state(asked, params["downloadid"])
+            return self._download_state(context, params["downloadid"])
         session = self._reads.get(name, params["downloadid"])
         start, count = _row_range(params)
-        wanted = _columns(params, session.schema)
+        columns = _columns(params, session.schema)
         _, batches = self._reads.rows(
-            session, RowRangeSplit(start, count), columns=[c.name for c in wanted]
+            session, RowRangeSplit(start, count), columns=[c.name for c in columns]
         )
-        return _stream(wanted, batches, params)
+        return _stream(columns, batches, params)
 
-    def _preview(self, asked: Asked) -> StreamAnswer:
-        params = asked.params
+    def _preview(self, context: Asked) -> StreamAnswer:
+        params = context.params
         limit = params.get("limit", "")
-        name = table_of(asked)
+        name = table_of(context)
         request = Preview(
             table=name,
             limit=(int(limit) or None) if limit.isascii() and limit.isdigit() else None,
@@ -138,8 +138,8 @@ class Tunnel:
 
     # -- uploads ------------------------------------------------------------------------------
 
-    def _open_upload(self, asked: Asked) -> dict[str, Any]:
-        name, params = table_of(asked), asked.params
+    def _open_upload(self, context: Asked) -> dict[str, Any]:
+        name, params = table_of(context), context.params
         table = self._service.catalog.stored_table(name)
         spec = table.spec(decode_partition(params.get("partition", "")))
         if params.get("create_partition", "").lower() == "true":
@@ -150,15 +150,15 @@ class Tunnel:
         session = self._writes.create(name, spec, overwrite=overwrite, mode=WriteMode.BATCH)
         return self._upload_state(session)
 
-    def _commit(self, asked: Asked) -> dict[str, Any]:
-        self._writes.commit(self._session(asked))
-        return self._upload(asked)
+    def _commit(self, context: Asked) -> dict[str, Any]:
+        self._writes.commit(self._session(context))
+        return self._upload(context)
 
-    def _upload(self, asked: Asked) -> dict[str, Any]:
-        return self._upload_state(self._session(asked))
+    def _upload(self, context: Asked) -> dict[str, Any]:
+        return self._upload_state(self._session(context))
 
-    def _session(self, asked: Asked) -> StoredWriteSession:
-        return self._writes.get(table_of(asked), asked.params["uploadid"])
+    def _session(self, context: Asked) -> StoredWriteSession:
+        return self._writes.get(table_of(context), context.params["uploadid"])
 
     def _upload_state(self, session: StoredWriteSession) -> dict[str, Any]:
         blocks = [int(s.stream_id) for s in self._writes.streams.closed(session)]
@@ -170,44 +170,44 @@ class Tunnel:
             "MaxFieldSize": 8 * 1024 * 1024,
         }
 
-    def _block(self, asked: Asked) -> dict[str, Any]:
-        session, block = self._session(asked), asked.params.get("blockid", "")
+    def _block(self, context: Asked) -> dict[str, Any]:
+        session, block = self._session(context), context.params.get("blockid", "")
         if not (block.isascii() and block.isdigit()):
             raise errors.invalid(f"blockid is {block!r}; it must be a number")
-        self._writes.write_whole(session, block, uploaded(self._service, session, asked))
+        self._writes.write_whole(session, block, uploaded(self._service, session, context))
         return {}
 
     # -- results ------------------------------------------------------------------------------
 
-    def _open_result(self, asked: Asked) -> StreamAnswer | dict[str, Any]:
-        instances, (project, instance_id) = self._service.instances, _instance(asked)
+    def _open_result(self, context: Asked) -> StreamAnswer | dict[str, Any]:
+        instances, (project, instance_id) = self._service.instances, _instance(context)
         instances.result(project, instance_id)
         if not instances.get(project, instance_id).is_query:
             # for this code, the vendor's client falls back to reading the result as text
             raise errors.invalid(
                 "only the rows of a query can be downloaded", code="InstanceTypeNotSupported"
             )
-        limited = "instance_tunnel_limit_enabled" in asked.params  # sent by pyodps
+        limited = "instance_tunnel_limit_enabled" in context.params  # sent by pyodps
         if not limited:
-            self._service.rights.require(asked.access_id, project, Right.READ)
-        return self._rows_of(asked, instances.open_download(instance_id, limited=limited))
+            self._service.rights.require(context.access_id, project, Right.READ)
+        return self._rows_of(context, instances.open_download(instance_id, limited=limited))
 
-    def _result(self, asked: Asked) -> StreamAnswer | dict[str, Any]:
-        return self._rows_of(asked, asked.params["downloadid"])
+    def _result(self, context: Asked) -> StreamAnswer | dict[str, Any]:
+        return self._rows_of(context, context.params["downloadid"])
 
-    def _rows_of(self, asked: Asked, download: str) -> StreamAnswer | dict[str, Any]:
-        instances, params = self._service.instances, asked.params
-        result = instances.downloaded(download, *_instance(asked))
+    def _rows_of(self, context: Asked, download: str) -> StreamAnswer | dict[str, Any]:
+        instances, params = self._service.instances, context.params
+        result = instances.downloaded(download, *_instance(context))
         if "data" not in params:
-            return _download_json(asked, download, result.rows, result.schema)
+            return _download_json(context, download, result.rows, result.schema)
         start, count = _row_range(params)
-        wanted = _columns(params, result.schema)
-        _, batches = instances.rows(result, start, count, columns=[c.name for c in wanted])
-        return _stream(wanted, batches, params, times=True)
+        columns = _columns(params, result.schema)
+        _, batches = instances.rows(result, start, count, columns=[c.name for c in columns])
+        return _stream(columns, batches, params, times=True)
 
 
-def _instance(asked: Asked) -> tuple[str, str]:
-    return asked.path["project"], asked.path["instance"]
+def _instance(context: Asked) -> tuple[str, str]:
+    return context.path["project"], context.path["instance"]
 
 
 def _stream(
@@ -236,19 +236,19 @@ def _columns(params: dict[str, str], schema: TableSchema) -> tuple[Column, ...]:
     names = [name for name in params.get("columns", "").split(",") if name]
     if not names:
         return schema.columns
-    wanted = [find_column(schema, name) for name in names]
-    return tuple(column for column in schema.columns if column in wanted)
+    requested = [find_column(schema, name) for name in names]
+    return tuple(column for column in schema.columns if column in requested)
 
 
 def _download_json(
-    asked: Asked, download: str, rows: int | None, schema: TableSchema
+    context: Asked, download: str, rows: int | None, schema: TableSchema
 ) -> dict[str, Any]:
     return {
         "DownloadID": download,
         "Status": "normal",
         "RecordCount": rows,
         "Schema": schema_json(schema),
-        **quota_of(asked, "QuotaName"),
+        **quota_of(context, "QuotaName"),
     }
 
 
@@ -270,51 +270,57 @@ class TunnelStreams:
         yield At(paths, write, self._get, methods=["GET"], keys=existing)
         yield At(paths, write, self._create, methods=["POST"])
 
-    def _create(self, asked: Asked) -> dict[str, Any]:
-        name, params = table_of(asked), asked.params
+    def _create(self, context: Asked) -> dict[str, Any]:
+        name, params = table_of(context), context.params
         table = self._service.catalog.stored_table(name)
-        _check_schema(table, asked)
+        _check_schema(table, context)
         if params.get("dynamic_partition", "").lower() == "true":
             spec = table.spec(decode_partition(params.get("partition", "")))
         else:
-            spec = whole_spec(table, asked)
+            spec = whole_spec(table, context)
             if len(spec) and "create_partition" in params:
                 self._service.catalog.ensure_partition(table, spec)
             elif len(spec):
                 self._service.catalog.partition(table, spec)
         session = self._writes.create(name, spec, overwrite=False, mode=WriteMode.STREAMING)
-        headers = asked.wire.headers  # pyodps sends the first name; Java and Go, the second
-        asked_slots = find_header(headers, "odps-slot-num") or find_header(headers, SLOTS) or "1"
-        slots = int(asked_slots) if asked_slots.isascii() and asked_slots.isdigit() else 1
-        return _state(asked, session, max(1, min(slots, MAX_SLOTS)))
+        headers = context.wire.headers  # pyodps sends the first name; Java and Go, the second
+        requested_slots = (
+            find_header(headers, "odps-slot-num") or find_header(headers, SLOTS) or "1"
+        )
+        slots = (
+            int(requested_slots) if requested_slots.isascii() and requested_slots.isdigit() else 1
+        )
+        return _state(context, session, max(1, min(slots, MAX_SLOTS)))
 
-    def _get(self, asked: Asked) -> dict[str, Any]:
-        return _state(asked, *self._session(asked))
+    def _get(self, context: Asked) -> dict[str, Any]:
+        return _state(context, *self._session(context))
 
-    def _upload(self, asked: Asked) -> Response:
-        session, slots = self._session(asked)
-        _check_schema(session.table, asked)
-        slot = asked.params.get("slotid", "")
+    def _upload(self, context: Asked) -> Response:
+        session, slots = self._session(context)
+        _check_schema(session.table, context)
+        slot = context.params.get("slotid", "")
         if slot not in map(str, range(slots)):
             raise errors.invalid(f"slotid is {slot[:40]!r}; it must be 0 to {slots - 1}")
         stream = self._writes.open_stream(session, slot, 1, appends=True)
-        self._writes.write(session, stream, counted(asked, uploaded(self._service, session, asked)))
+        self._writes.write(
+            session, stream, counted(context, uploaded(self._service, session, context))
+        )
         headers = {
             SLOTS: str(slots),
-            "odps-tunnel-routed-server": server_of(asked),
+            "odps-tunnel-routed-server": server_of(context),
         }
         return JSONResponse({}, headers=headers)
 
-    def _abort(self, asked: Asked) -> dict[str, Any]:
-        session, slots = self._session(asked)
+    def _abort(self, context: Asked) -> dict[str, Any]:
+        session, slots = self._session(context)
         self._writes.end_streaming(session)
-        return _state(asked, self._writes.get(session.table.name, session.session_id), slots)
+        return _state(context, self._writes.get(session.table.name, session.session_id), slots)
 
-    def _session(self, asked: Asked) -> tuple[StoredWriteSession, int]:
+    def _session(self, context: Asked) -> tuple[StoredWriteSession, int]:
         """Return the session that a request names, and its number of slots."""
-        session_id, _, slots = asked.params["uploadid"].partition("-")
+        session_id, _, slots = context.params["uploadid"].partition("-")
         try:
-            session = self._writes.get(table_of(asked), session_id)
+            session = self._writes.get(table_of(context), session_id)
             if session.mode is WriteMode.STREAMING:
                 return session, int(slots)
         except (SessionExpiredError, ValueError):
@@ -326,24 +332,24 @@ class TunnelStreams:
         )
 
 
-def _check_schema(table: StoredTable, asked: Asked) -> None:
+def _check_schema(table: StoredTable, context: Asked) -> None:
     """Raise 404 for a schema version that the table never had, or that is not the latest.
 
     On this code, stock clients read the latest version and retry.
     """
-    said, latest = asked.params.get("schema_version"), str(table.schema_version)
-    must_be_latest = asked.params.get("check_latest_schema", "").lower() == "true"
+    requested, latest = context.params.get("schema_version"), str(table.schema_version)
+    must_be_latest = context.params.get("check_latest_schema", "").lower() == "true"
     known = [latest] if must_be_latest else list(map(str, range(table.schema_version + 1)))
-    if said is not None and said not in known:
+    if requested is not None and requested not in known:
         raise errors.no_such(
-            f"the schema version {said[:40]} of {table.name.table} is not the latest version,"
+            f"the schema version {requested[:40]} of {table.name.table} is not the latest version,"
             f" {latest}",
             code="NoSuchSchema",
         )
 
 
-def _state(asked: Asked, session: StoredWriteSession, slots: int) -> dict[str, Any]:
-    server, schema, fixed = server_of(asked), session.table.schema, dict(session.spec)
+def _state(context: Asked, session: StoredWriteSession, slots: int) -> dict[str, Any]:
+    server, schema, fixed = server_of(context), session.table.schema, dict(session.spec)
     if len(fixed) < len(schema.partition_columns):
         # pyodps sends only data columns, so partition values must be among them
         dynamic = (c for c in schema.partition_columns if c.name not in fixed)
@@ -354,6 +360,6 @@ def _state(asked: Asked, session: StoredWriteSession, slots: int) -> dict[str, A
         "slots": [[slot, server] for slot in range(slots)],
         "status": "normal" if session.status == OPEN else "closed",
         "schema_version": session.table.schema_version,
-        **quota_of(asked, "QuotaName"),  # pyodps reads this member; Java and Go read the other
-        **quota_of(asked, "quota_name"),
+        **quota_of(context, "QuotaName"),  # pyodps reads this member; Java and Go read the other
+        **quota_of(context, "quota_name"),
     }

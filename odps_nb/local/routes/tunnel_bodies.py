@@ -29,15 +29,15 @@ TABLES = (
 )
 
 
-def table_of(asked: Asked) -> TableName:
+def table_of(context: Asked) -> TableName:
     """Return the table that a request's path names."""
-    path = asked.path
+    path = context.path
     return TableName(project=path["project"], schema=path.get("schema"), table=path["table"])
 
 
-def whole_spec(table: StoredTable, asked: Asked) -> PartitionSpec:
+def whole_spec(table: StoredTable, context: Asked) -> PartitionSpec:
     """Return the partition that a request names; raise 400 unless it is complete."""
-    spec = table.spec(decode_partition(asked.params.get("partition", "")))
+    spec = table.spec(decode_partition(context.params.get("partition", "")))
     if len(spec) < len(table.partition_keys):
         raise errors.invalid(
             "You need to specify a partitionspec along with the specified table.",
@@ -46,16 +46,16 @@ def whole_spec(table: StoredTable, asked: Asked) -> PartitionSpec:
     return spec
 
 
-def quota_of(asked: Asked, member: str) -> dict[str, str]:
+def quota_of(context: Asked, member: str) -> dict[str, str]:
     """Return the response member that repeats the request's quota, if it names one."""
-    quota = asked.params.get("quotaName")
+    quota = context.params.get("quotaName")
     return {member: quota} if quota else {}
 
 
 def uploaded(
     service: Service,
     session: StoredWriteSession,
-    asked: Asked,
+    context: Asked,
     extra: Sequence[Column] = (),
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of an upload, or raise 400 if its body is damaged or truncated.
@@ -63,11 +63,11 @@ def uploaded(
     The columns are those of the table, the partition columns that the session does not fix, and
     ``extra``.
     """
-    coding = find_header(asked.wire.headers, "content-encoding")
+    coding = find_header(context.wire.headers, "content-encoding")
     fixed, schema = {key for key, _ in session.spec}, session.table.schema
     dynamic = [c for c in schema.partition_columns if c.name not in fixed]
-    data = _opened(asked.upload, coding, service)
-    decode = stored_batches if "arrow" in asked.params else decode_rows
+    data = _opened(context.upload, coding, service)
+    decode = stored_batches if "arrow" in context.params else decode_rows
     yield from decode([*schema.columns, *dynamic, *extra], data)
 
 

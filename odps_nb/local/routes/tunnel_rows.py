@@ -177,15 +177,15 @@ def decode_rows(columns: Sequence[Column], data: memoryview) -> Iterator[pa.Reco
             if len(rows) >= BATCH_ROWS:
                 yield _batch(rows, columns, schema)
                 rows = []
-        told = reader.zigzag()
+        declared_count = reader.zigzag()
         reader.expect(META_CHECKSUM)
-        told_crc = reader.varint() & 0xFFFFFFFF
+        declared_crc = reader.varint() & 0xFFFFFFFF
     except (IndexError, struct.error):
         raise errors.malformed("the row stream ends too early") from None
-    if told != count or told_crc != total:
+    if declared_count != count or declared_crc != total:
         raise errors.malformed(
             f"the row stream is damaged: its row count or checksum does not match ({count} rows"
-            f" received, {told} declared)"
+            f" received, {declared_count} declared)"
         )
     if rows:
         yield _batch(rows, columns, schema)
@@ -261,8 +261,8 @@ def _decode_nested(reader: _Reader, odps: OdpsType) -> tuple[Any, bytes]:
 
 
 def _unzip(pairs: Iterable[tuple[Any, bytes]]) -> tuple[list[Any], bytes]:
-    found = list(pairs)
-    return [value for value, _ in found], b"".join(checked for _, checked in found)
+    entries = list(pairs)
+    return [value for value, _ in entries], b"".join(checked for _, checked in entries)
 
 
 def _decode_list(reader: _Reader, odps: OdpsType) -> tuple[list[Any], bytes]:
@@ -317,9 +317,9 @@ class _Reader:
         return data
 
     def expect(self, number: int) -> None:
-        found = self.varint() >> 3
-        if found != number:
-            raise errors.malformed(f"the row stream has the tag {found}; expected {number}")
+        tag = self.varint() >> 3
+        if tag != number:
+            raise errors.malformed(f"the row stream has the tag {tag}; expected {number}")
 
 
 _INTEGERS = {

@@ -62,51 +62,51 @@ class TunnelUpserts:
         yield At(paths, write, self._get, methods=["GET"], keys=existing)
         yield At(paths, write, self._create, methods=["POST"])
 
-    def _create(self, asked: Asked) -> dict[str, Any]:
-        name = table_of(asked)
+    def _create(self, context: Asked) -> dict[str, Any]:
+        name = table_of(context)
         table = self._service.catalog.stored_table(name)
         if not table.key_columns:
             raise errors.invalid(f"{name.table} has no primary key, which upserts require")
-        spec = whole_spec(table, asked)
+        spec = whole_spec(table, context)
         if len(spec):
             self._service.catalog.partition(table, spec)
         session = self._writes.create(name, spec, overwrite=False, mode=WriteMode.BATCH)
-        slots = asked.params.get("slotnum", "1")
+        slots = context.params.get("slotnum", "1")
         if not (slots.isascii() and slots.isdigit() and int(slots)):
             raise errors.invalid(f"slotnum is {slots[:40]!r}; it must be a number of at least 1")
-        return _state(asked, session, min(int(slots), _buckets(table)))
+        return _state(context, session, min(int(slots), _buckets(table)))
 
-    def _get(self, asked: Asked) -> dict[str, Any]:
-        return _state(asked, *self._session(asked))
+    def _get(self, context: Asked) -> dict[str, Any]:
+        return _state(context, *self._session(context))
 
-    def _upload(self, asked: Asked) -> dict[str, Any]:
-        session, _ = self._session(asked)
-        bucket = asked.params.get("bucketid", "")
+    def _upload(self, context: Asked) -> dict[str, Any]:
+        session, _ = self._session(context)
+        bucket = context.params.get("bucketid", "")
         buckets = [str(number) for number in range(_buckets(session.table))]
         if bucket not in buckets:
             raise errors.invalid(f"bucketid is {bucket[:40]!r}; it must be 0 to {buckets[-1]}")
         stream = self._writes.open_stream(session, bucket, 1, appends=True)
-        batches = counted(asked, uploaded(self._service, session, asked, _EXTRA))
+        batches = counted(context, uploaded(self._service, session, context, _EXTRA))
         self._writes.write(session, stream, _stored(session.table, batches), partial=True)
         return {}
 
-    def _commit(self, asked: Asked) -> dict[str, Any]:
-        session, slots = self._session(asked)
+    def _commit(self, context: Asked) -> dict[str, Any]:
+        session, slots = self._session(context)
         for bucket in range(_buckets(session.table)):
             if self._writes.streams.newest(session, str(bucket)) is not None:
                 self._writes.close_stream(session, str(bucket), 1)
         self._writes.commit(session)
-        return _state(asked, self._writes.get(session.table.name, session.session_id), slots)
+        return _state(context, self._writes.get(session.table.name, session.session_id), slots)
 
-    def _abort(self, asked: Asked) -> dict[str, Any]:
-        self._writes.abort(self._session(asked)[0])
+    def _abort(self, context: Asked) -> dict[str, Any]:
+        self._writes.abort(self._session(context)[0])
         return {}
 
-    def _session(self, asked: Asked) -> tuple[StoredWriteSession, int]:
+    def _session(self, context: Asked) -> tuple[StoredWriteSession, int]:
         """Return the session that a request names, and its number of slots."""
-        session_id, _, slots = asked.params["upsertid"].partition("-")
+        session_id, _, slots = context.params["upsertid"].partition("-")
         try:
-            return self._writes.get(table_of(asked), session_id), int(slots)
+            return self._writes.get(table_of(context), session_id), int(slots)
         except (SessionExpiredError, ValueError):
             raise SessionExpiredError(
                 f"the upsert session {session_id!r} does not exist or has expired",
@@ -115,18 +115,18 @@ class TunnelUpserts:
             ) from None
 
 
-def server_of(asked: Asked) -> str:
+def server_of(context: Asked) -> str:
     """Return host and port of this service as the client knows them."""
-    return urlsplit(asked.base).netloc
+    return urlsplit(context.base).netloc
 
 
-def counted(asked: Asked, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def counted(context: Asked, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Yield the batches; raise 400 at the end if the request declares another number of rows."""
     rows = 0
     for batch in batches:
         rows += batch.num_rows
         yield batch
-    declared = asked.params.get("record_count", str(rows))
+    declared = context.params.get("record_count", str(rows))
     if declared != str(rows):
         raise errors.malformed(
             f"record_count is {declared[:40]}, but {rows} rows were received; send them again"
@@ -147,8 +147,8 @@ def _stored(table: StoredTable, batches: Iterator[pa.RecordBatch]) -> Iterator[p
 
 
 def _buckets(table: StoredTable) -> int:
-    found = table.properties.get("write.bucket.num", "")
-    return int(found) if found.isascii() and found.isdigit() and int(found) else BUCKETS
+    text = table.properties.get("write.bucket.num", "")
+    return int(text) if text.isascii() and text.isdigit() and int(text) else BUCKETS
 
 
 def _schema_json(table: StoredTable) -> dict[str, Any]:
@@ -158,8 +158,8 @@ def _schema_json(table: StoredTable) -> dict[str, Any]:
     return schema | {"columns": columns}
 
 
-def _state(asked: Asked, session: StoredWriteSession, slots: int) -> dict[str, Any]:
-    table, server = session.table, server_of(asked)
+def _state(context: Asked, session: StoredWriteSession, slots: int) -> dict[str, Any]:
+    table, server = session.table, server_of(context)
     buckets = range(_buckets(table))
     return {
         "id": f"{session.session_id}-{slots}",
@@ -172,5 +172,5 @@ def _state(asked: Asked, session: StoredWriteSession, slots: int) -> dict[str, A
         ],
         "status": _STATUS[session.status],
         "enable_partial_update": table.properties.get(PARTIAL, "").lower() == "true",
-        **quota_of(asked, "quota_name"),
+        **quota_of(context, "quota_name"),
     }

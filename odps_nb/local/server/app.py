@@ -53,10 +53,10 @@ def build_app(service: Service, rules: FaultRules | None = None) -> ASGIApp:
 def _rules(rules: FaultRules) -> Iterator[At]:
     """Yield the routes that set, show and clear the fault injection rules."""
 
-    def answer(asked: Asked) -> Response:
-        if asked.wire.method in ("PUT", "DELETE"):
-            body = asked.wire.body or b""
-            rules.load(body if asked.wire.method == "PUT" else b"")
+    def answer(context: Asked) -> Response:
+        if context.wire.method in ("PUT", "DELETE"):
+            body = context.wire.body or b""
+            rules.load(body if context.wire.method == "PUT" else b"")
         return Response(rules.dump(), media_type="application/json")
 
     yield At(["/api/misbehaviour"], None, answer, methods=ALL)
@@ -71,17 +71,17 @@ def rest_routes(service: Service) -> Iterator[Route]:
     values = {row.kind: row for row in rows if isinstance(row, To)}
     of_instances = tuple(row.kind for row in instances if isinstance(row, To))
 
-    async def answer(request: Request, asked: Asked) -> Response:
-        path = asked.wire.path.removeprefix("/api")
+    async def answer(request: Request, context: Asked) -> Response:
+        path = context.wire.path.removeprefix("/api")
         if is_mcqa := path.startswith("/mcqa/"):
             path = path.removeprefix("/mcqa")
-        wire = replace(asked.wire, path=path, body=await edge.body_bytes(request))
+        wire = replace(context.wire, path=path, body=await edge.body_bytes(request))
         call = control.decode_control(wire)
         if call is None or (is_mcqa and not isinstance(call, of_instances)):
-            raise errors.no_such(f"there is no resource at {asked.wire.path} for {wire.method}")
-        asked = replace(asked, wire=wire, is_mcqa=is_mcqa)
-        check_params(values[type(call)], asked)
-        return await surface.answer_value(request, asked, call, values[type(call)])
+            raise errors.no_such(f"there is no resource at {context.wire.path} for {wire.method}")
+        context = replace(context, wire=wire, is_mcqa=is_mcqa)
+        check_params(values[type(call)], context)
+        return await surface.answer_value(request, context, call, values[type(call)])
 
     for prefix in ("/api", ""):
         yield from surface.routes((row for row in rows if isinstance(row, At)), prefix=prefix)

@@ -71,8 +71,8 @@ class FaultRules:
     def load(self, document: bytes) -> None:
         """Replace all rules, or raise 400 if the new ones are invalid."""
         try:
-            given = json.loads(document or b"{}")
-            rules = [_rule(one) for one in given.get("rules", [])][:MAX_RULES]
+            content = json.loads(document or b"{}")
+            rules = [_rule(entry) for entry in content.get("rules", [])][:MAX_RULES]
         except (ValueError, TypeError, AttributeError) as error:
             raise errors.invalid(f"the rules are invalid: {error}") from None
         with self._lock:
@@ -100,8 +100,8 @@ class FaultRules:
         return None
 
 
-def _rule(given: dict[str, Any]) -> Rule:
-    known = {key: value for key, value in given.items() if key not in ("matched", "struck")}
+def _rule(entry: dict[str, Any]) -> Rule:
+    known = {key: value for key, value in entry.items() if key not in ("matched", "struck")}
     rule = Rule(**known)
     if rule.fault not in FAULTS:
         raise ValueError(f"{rule.fault!r} is not one of {', '.join(FAULTS)}")
@@ -156,8 +156,8 @@ def _same_action(scope: Scope, params: Mapping[str, str]) -> str:
         return write if path.endswith("/data") else ""
     if path.startswith("/api/"):
         return ""
-    found = (name for (verb, key), name in _OF_TUNNEL.items() if verb == method and key in params)
-    return next(found, "")
+    names = (name for (verb, key), name in _OF_TUNNEL.items() if verb == method and key in params)
+    return next(names, "")
 
 
 def _watched(scope: Scope) -> Scope:
@@ -194,8 +194,8 @@ class _Spoiled:
             await self._stall()
         if reached and rule.fault == "corrupt":
             self._done = True
-            place = rule.at - self._sent
-            body = body[:place] + bytes([body[place] ^ 0x55]) + body[place + 1 :]
+            index = rule.at - self._sent
+            body = body[:index] + bytes([body[index] ^ 0x55]) + body[index + 1 :]
         self._sent += len(body)
         await self._send({**message, "body": body})
 

@@ -95,11 +95,11 @@ class LocalService:
 
 def _environment() -> dict[str, str]:
     """Return the service's variables, without relative ``PYTHONPATH`` entries."""
-    kept = passed_on(*OF_PYTHON, "HOME", "XDG_CACHE_HOME", "ODPS_NB_LOCAL_*")
-    if "PYTHONPATH" in kept:  # empty or relative entries depend on the working folder
-        entries = filter(os.path.isabs, kept["PYTHONPATH"].split(os.pathsep))
-        kept["PYTHONPATH"] = os.pathsep.join(entries)
-    return kept
+    environment = passed_on(*OF_PYTHON, "HOME", "XDG_CACHE_HOME", "ODPS_NB_LOCAL_*")
+    if "PYTHONPATH" in environment:  # empty or relative entries depend on the working folder
+        entries = filter(os.path.isabs, environment["PYTHONPATH"].split(os.pathsep))
+        environment["PYTHONPATH"] = os.pathsep.join(entries)
+    return environment
 
 
 def start(
@@ -214,14 +214,14 @@ def _require_extra() -> None:
 
 def _drain(stream: IO[str]) -> tuple[deque[str], threading.Thread]:
     """Read the child's stderr, so that the child never blocks, and keep the last lines."""
-    kept: deque[str] = deque(maxlen=20)
+    lines: deque[str] = deque(maxlen=20)
     thread = threading.Thread(
-        target=lambda: kept.extend(map(str.strip, stream)),
+        target=lambda: lines.extend(map(str.strip, stream)),
         name="odps-nb-service-stderr",
         daemon=True,
     )
     thread.start()
-    return kept, thread
+    return lines, thread
 
 
 def _finish(process: subprocess.Popen[str], reader: threading.Thread) -> None:

@@ -119,8 +119,8 @@ def _parser() -> argparse.ArgumentParser:
             "rows per block; a filter keeps or skips whole blocks, so 1 filters exactly",
         ),
     ):
-        said = f"{text} (default: %(default)s)"
-        parser.add_argument(name, type=type(default), default=default, metavar=unit, help=said)
+        help_text = f"{text} (default: %(default)s)"
+        parser.add_argument(name, type=type(default), default=default, metavar=unit, help=help_text)
     parser.add_argument(
         "--kept-ranges",
         action="store_true",
@@ -183,13 +183,13 @@ def _serve(options: argparse.Namespace, root: Path, ended: threading.Event) -> N
     # asyncio sets this option only on sockets with an explicit protocol number, which this socket
     # lacks. Without it, each small response waits 40 ms for the client's delayed acknowledgement.
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    given = _credentials(options.credentials)
+    credentials = _credentials(options.credentials)
     settings = Settings(
         project=options.project,
-        keys=given.get("keys") or _keys(),
-        sts_tokens=given.get("sts_tokens"),
-        bearer_tokens=given.get("bearer_tokens"),
-        rights=given.get("rights"),
+        keys=credentials.get("keys") or _keys(),
+        sts_tokens=credentials.get("sts_tokens"),
+        bearer_tokens=credentials.get("bearer_tokens"),
+        rights=credentials.get("rights"),
         schemas=options.schemas,
         durable=options.root is not None,
         query_limits=QueryLimits(memory=options.query_memory, seconds=options.query_seconds),
@@ -267,22 +267,22 @@ def _credentials(path: str | None) -> dict[str, Any]:
             raise ConfigError(
                 f"{file} can be read by other users", option="credentials", hint=f"chmod 600 {file}"
             )
-        found = json.loads(file.read_text())
-        rights = {key: dict(own) for key, own in found.pop("rights", {}).items()}
-        given = {k: {str(a): str(b) for a, b in found[k].items()} for k in found}
+        content = json.loads(file.read_text())
+        rights = {key: dict(own) for key, own in content.pop("rights", {}).items()}
+        credentials = {k: {str(a): str(b) for a, b in content[k].items()} for k in content}
     except (OSError, ValueError, AttributeError, TypeError) as error:
         raise ConfigError(
             f"the credentials in {file} cannot be read: {type(error).__name__}",
             option="credentials",
             hint='write {"keys": {"id": "secret"}, "bearer_tokens": {"token": "id"}}',
         ) from None
-    if strangers := rights.keys() - given.get("keys", {}).keys():
+    if strangers := rights.keys() - credentials.get("keys", {}).keys():
         raise ConfigError(
             f"'rights' contains {', '.join(sorted(strangers))}, but 'keys' does not",
             option="credentials",
             hint="add each of them to 'keys'",
         )
-    return {**given, "rights": rights}
+    return {**credentials, "rights": rights}
 
 
 def _keys() -> dict[str, str] | None:

@@ -74,27 +74,29 @@ def convert(query: Any, types: Types, *, exact_values: bool = False) -> None:
 
 def _compute(node: Any, types: Types) -> None:
     """Cast text operands of arithmetic to DOUBLE, and rewrite DECIMAL quotients and products."""
-    for one, other in ((node.left, node.right), (node.right, node.left)):
-        if types.name(one) in _TEXTS and types.name(other) in _NUMBERS:
-            wrap(one, lambda text: cast(text, "DOUBLE"))
+    for operand, other in ((node.left, node.right), (node.right, node.left)):
+        if types.name(operand) in _TEXTS and types.name(other) in _NUMBERS:
+            wrap(operand, lambda text: cast(text, "DOUBLE"))
     if not isinstance(node, (exp.Div, exp.Mul)):
         return
     left, right = types.decimal(node.left), types.decimal(node.right)
     if left is None or right is None or "DECIMAL" not in map(types.name, (node.left, node.right)):
         return
     if isinstance(node, exp.Div):
-        made = _quotient(node.left, node.right, quotient_type(left, right))
+        replacement = _quotient(node.left, node.right, quotient_type(left, right))
     elif left[1] + right[1] > product_type(left, right)[1]:  # otherwise, DuckDB's scale is correct
-        made = _product((node.left, left[1]), (node.right, right[1]), product_type(left, right))
+        replacement = _product(
+            (node.left, left[1]), (node.right, right[1]), product_type(left, right)
+        )
     else:
         return
-    wrap(node, lambda _: made)
+    wrap(node, lambda _: replacement)
 
 
 def _compare(node: Any, types: Types) -> None:
     """Cast text compared with numbers to DOUBLE, or to DECIMAL if one of the numbers is DECIMAL."""
     for values in (*operands(node), *looked_up(node)):
-        met = {types.name(one): one for one in reversed(values)}
+        met = {types.name(value): value for value in reversed(values)}
         if met.keys() & set(_TEXTS):
             _refuse_bare_dates(values)
         if "DECIMAL" in met:
@@ -104,15 +106,15 @@ def _compare(node: Any, types: Types) -> None:
             kind = "DOUBLE"
         else:
             continue
-        for one in values:
-            if types.name(one) in _TEXTS:
-                wrap(one, partial(exp.cast, to=kind))
+        for value in values:
+            if types.name(value) in _TEXTS:
+                wrap(value, partial(exp.cast, to=kind))
 
 
 def _refuse_bare_dates(values: Sequence[Any]) -> None:
     """Raise 400 for ``2024-01-01`` without quotes, which is a subtraction and never equals text."""
-    for one in values:
-        if isinstance(one, exp.Sub) and _DATE.fullmatch(date := one.sql().replace(" ", "")):
+    for value in values:
+        if isinstance(value, exp.Sub) and _DATE.fullmatch(date := value.sql().replace(" ", "")):
             raise errors.semantic(
                 f"{date} without quotes is a subtraction",
                 advice=f"write dates and times in quotes: '{date}'",
@@ -124,20 +126,20 @@ def _round(node: Any, types: Types) -> None:
     if types.name(node.this) in _TEXTS:
         wrap(node.this, lambda text: cast(text, "DOUBLE"))
     if node.args.get("decimals") is None:
-        wrap(node, lambda one: cast(one, "BIGINT"))
+        wrap(node, lambda rounding: cast(rounding, "BIGINT"))
 
 
 def _round_double(node: Any, types: Types) -> None:
     """Round the digits of a DOUBLE as they are written: 1.005 to two places is 1.01."""
-    places = node.args.get("decimals") or exp.Literal.number(0)
+    decimals = node.args.get("decimals") or exp.Literal.number(0)
     if types.name(node.this) in (*_WHOLE, "DOUBLE", "FLOAT", *_TEXTS):
-        wrap(node, lambda one: call("mc_round", one.this, places))
+        wrap(node, lambda rounding: call("mc_round", rounding.this, decimals))
 
 
 def _average(node: Any, types: Types) -> None:
     """Rewrite AVG of a DECIMAL as SUM / COUNT, both with the window and filter of the AVG."""
-    found = types.decimal(node.this)
-    if found is None or types.name(node.this) != "DECIMAL":
+    digits = types.decimal(node.this)
+    if digits is None or types.name(node.this) != "DECIMAL":
         return
     whole = node
     while isinstance(whole.parent, (exp.Window, exp.Filter)) and whole.arg_key == "this":
@@ -145,30 +147,30 @@ def _average(node: Any, types: Types) -> None:
     parts: list[Any] = []
     for kind in (exp.Sum, exp.Count):
         part = whole.copy()
-        inner = next(one for one in part.walk() if isinstance(one, exp.Avg))
-        made = kind(this=inner.this.copy())
-        parts.append(made if inner is part else part)
+        inner = next(child for child in part.walk() if isinstance(child, exp.Avg))
+        aggregate = kind(this=inner.this.copy())
+        parts.append(aggregate if inner is part else part)
         if inner is not part:
-            inner.replace(made)
-    wrap(whole, lambda _: _quotient(parts[0], parts[1], average_type(found)), mark_of=node)
+            inner.replace(aggregate)
+    wrap(whole, lambda _: _quotient(parts[0], parts[1], average_type(digits)), mark_of=node)
 
 
 def _cast(node: Any, types: Types) -> None:
     """Truncate where DuckDB would round, and use DuckDB's types for DATETIME and DECIMAL."""
-    wanted, given = node.to, types.name(node.this)
+    target, source = node.to, types.name(node.this)
     function = ""
-    if wanted.is_type("decimal") and not wanted.expressions:
+    if target.is_type("decimal") and not target.expressions:
         node.set("to", exp.DataType.build("DECIMAL(38, 18)"))
-    elif wanted.is_type("datetime"):
+    elif target.is_type("datetime"):
         node.set("to", exp.DataType(this=exp.DataType.Type.TIMESTAMP_MS))
-    elif type_name(wanted) in _WHOLE and given in (*_REALS, *_TEXTS):
-        function = "mc_cut" if given in _REALS else "mc_whole"
-    elif type_name(wanted) in _TEXTS and given in _BYTES:
+    elif type_name(target) in _WHOLE and source in (*_REALS, *_TEXTS):
+        function = "mc_cut" if source in _REALS else "mc_whole"
+    elif type_name(target) in _TEXTS and source in _BYTES:
         function = "decode"
-    elif type_name(wanted) in _BYTES and given in _TEXTS:
+    elif type_name(target) in _BYTES and source in _TEXTS:
         function = "encode"
     if function:
-        wrap(node.this, lambda one: call(function, one))
+        wrap(node.this, lambda argument: call(function, argument))
 
 
 def _number(node: Any, types: Types, *, exact_values: bool) -> None:
@@ -189,31 +191,32 @@ def _number(node: Any, types: Types, *, exact_values: bool) -> None:
     if isinstance(around, exp.AggFunc) and value.arg_key != "this":
         return  # the argument is a fraction, as in PERCENTILE
     beside = [
-        types.name(one)
+        types.name(operand)
         for group in operands(value.parent, computed=True)
-        if any(one is value for one in group)
-        for one in group
-        if one is not value
+        if any(operand is value for operand in group)
+        for operand in group
+        if operand is not value
     ]
     if not any(name in ("DECIMAL", "") for name in beside):
         node.set("this", f"{node.this}e0")
 
 
-def _quotient(left: Any, right: Any, found: Digits) -> Any:
-    return exp.cast(call("mc_quotient", left, right), f"DECIMAL({found[0]}, {found[1]})")
+def _quotient(left: Any, right: Any, digits: Digits) -> Any:
+    return exp.cast(call("mc_quotient", left, right), f"DECIMAL({digits[0]}, {digits[1]})")
 
 
-def _product(left: tuple[Any, int], right: tuple[Any, int], found: Digits) -> Any:
+def _product(left: tuple[Any, int], right: tuple[Any, int], digits: Digits) -> Any:
     """Return the product of two (value, scale) pairs, rounded to a smaller scale."""
     whole = [
-        call("mc_unscaled", exp.cast(one, f"DECIMAL(38, {scale})")) for one, scale in (left, right)
+        call("mc_unscaled", exp.cast(value, f"DECIMAL(38, {scale})"))
+        for value, scale in (left, right)
     ]
-    total, scale = left[1] + right[1], found[1]
+    total, scale = left[1] + right[1], digits[1]
     powers = [left[1], right[1], scale, scale - left[1], scale - right[1], total - scale]
     product = call("mc_product", *whole, *(exp.Literal.number(10**power) for power in powers))
     unit = exp.cast(exp.Literal.string(f"1e-{scale}"), f"DECIMAL({scale + 1}, {scale})")
     scaled = exp.paren(exp.Mul(this=exp.cast(product, "DECIMAL(38, 0)"), expression=unit))
-    return exp.cast(scaled, f"DECIMAL({found[0]}, {scale})")
+    return exp.cast(scaled, f"DECIMAL({digits[0]}, {scale})")
 
 
 # -- inserted values ------------------------------------------------------------------------------
@@ -228,15 +231,15 @@ def fit_constants(query: Any, into: Sequence[TypeCode], *, exact: bool = False) 
     kinds = exp.DataType.Type
     for row in _rows(query):
         for value, code in zip(row, into, strict=False):
-            for one in _choices(value):
+            for choice in _choices(value):
                 if exact and code is TypeCode.DECIMAL:
-                    _keep_digits(one)
-                if not (isinstance(one, exp.Cast) and isinstance(one.this, exp.Literal)):
+                    _keep_digits(choice)
+                if not (isinstance(choice, exp.Cast) and isinstance(choice.this, exp.Literal)):
                     continue
-                if code is TypeCode.TIMESTAMP_NTZ and one.to.is_type(*_INSTANT_CODES.values()):
-                    one.set("to", exp.DataType(this=kinds[_CLOCK_TIME]))
-                elif code in _INSTANT_CODES and one.to.is_type(_CLOCK_TIME):
-                    one.set("to", exp.DataType(this=kinds[_INSTANT_CODES[code]]))
+                if code is TypeCode.TIMESTAMP_NTZ and choice.to.is_type(*_INSTANT_CODES.values()):
+                    choice.set("to", exp.DataType(this=kinds[_CLOCK_TIME]))
+                elif code in _INSTANT_CODES and choice.to.is_type(_CLOCK_TIME):
+                    choice.set("to", exp.DataType(this=kinds[_INSTANT_CODES[code]]))
 
 
 def _keep_digits(value: Any) -> None:
@@ -256,10 +259,10 @@ def convert_rows(query: Any, into: Sequence[TypeCode], types: Types, clock: Sess
         return
     for row in _rows(query):
         for value, code in zip(row, into, strict=False):
-            given = types.name(value)
-            if code in CLOCKS and given in _INSTANT_CODES.values():
+            kind = types.name(value)
+            if code in CLOCKS and kind in _INSTANT_CODES.values():
                 clock.show(value)
-            elif code in _INSTANT_CODES and given == _CLOCK_TIME:
+            elif code in _INSTANT_CODES and kind == _CLOCK_TIME:
                 clock.read(value, _INSTANT_CODES[code])
 
 
@@ -270,21 +273,21 @@ def has_star(query: Any) -> bool:
 
 def _rows(query: Any) -> Iterator[list[Any]]:
     """Yield the column expressions of each SELECT or row of VALUES that produces rows."""
-    for one in leaves(query):
-        if isinstance(one, exp.Values):
-            for row in one.expressions:
+    for leaf in leaves(query):
+        if isinstance(leaf, exp.Values):
+            for row in leaf.expressions:
                 yield list(row.expressions) if isinstance(row, exp.Tuple) else [row.unnest()]
-        elif isinstance(one, exp.Select):
-            if (inner := _passed_through(one)) is not None:
+        elif isinstance(leaf, exp.Select):
+            if (inner := _passed_through(leaf)) is not None:
                 yield from _rows(inner)
-            elif not any(shown.is_star for shown in one.expressions):
-                yield [shown.unalias() for shown in one.expressions]
+            elif not any(shown.is_star for shown in leaf.expressions):
+                yield [shown.unalias() for shown in leaf.expressions]
 
 
 def _passed_through(select: Any) -> Any | None:
     """Return the subquery whose columns a SELECT returns unchanged, or ``None``."""
-    given = {key for key, value in select.args.items() if value}
-    if "from_" not in given or not given <= {"expressions", "from_", "where"}:
+    clauses = {key for key, value in select.args.items() if value}
+    if "from_" not in clauses or not clauses <= {"expressions", "from_", "where"}:
         return None
     source, where = select.args["from_"].this, select.args.get("where")
     if isinstance(source, exp.Values) and len(select.expressions) == 1:
@@ -292,9 +295,12 @@ def _passed_through(select: Any) -> Any | None:
     alias = source.args.get("alias")
     if not isinstance(source, exp.Subquery) or alias is None or not alias.columns:
         return None
-    names = [one.name for one in alias.columns]
-    shown = [one.name if isinstance(one, exp.Column) else "" for one in select.expressions]
-    looked = {one.name for one in where.find_all(exp.Column)} if where is not None else set()
+    names = [column.name for column in alias.columns]
+    shown = [
+        expression.name if isinstance(expression, exp.Column) else ""
+        for expression in select.expressions
+    ]
+    looked = {column.name for column in where.find_all(exp.Column)} if where is not None else set()
     return source if names[: len(shown)] == shown and not looked & set(shown) else None
 
 
@@ -303,7 +309,7 @@ def _choices(value: Any) -> Iterator[Any]:
     if isinstance(value, exp.Paren):
         yield from _choices(value.this)
     elif isinstance(value, (exp.Case, exp.If, exp.Coalesce)):
-        for one in choices(value):
-            yield from _choices(one)
+        for choice in choices(value):
+            yield from _choices(choice)
     else:
         yield value

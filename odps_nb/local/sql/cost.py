@@ -39,9 +39,11 @@ def estimate(
         if text is not None:
             query = parse_query(text)
             keywords += sum(1 for _ in query.find_all(*_COUNTED))
-            for found, table in iter_scans(query, find):
-                keep = _kept(found, table)
-                size += sum(one.raw_bytes for one in segments_of(table) if keep(one.spec))
+            for node, table in iter_scans(query, find):
+                keep = _kept(node, table)
+                size += sum(
+                    segment.raw_bytes for segment in segments_of(table) if keep(segment.spec)
+                )
         most = max(most, next((factor for least, factor in _STEPS if keywords >= least), 1.0))
     return SqlCost(input_bytes=size, complexity=most, udfs=0)
 
@@ -50,48 +52,50 @@ def iter_scans(
     query: Any, find: FindTable, views: tuple[StoredTable, ...] = ()
 ) -> Iterator[tuple[Any, StoredTable]]:
     """Yield each table that a query reads, directly or through views, with its node in the tree."""
-    for found, name in tables_of(query):
+    for node, name in tables_of(query):
         table = find(name, views[-1] if views else None)
-        if any(one.table_id == table.table_id for one in views):
+        if any(view.table_id == table.table_id for view in views):
             raise errors.semantic(f"the view {table.name} refers to itself")
         if table.view is not None:
             yield from iter_scans(parse_query(table.view.text), find, (*views, table))
         else:
-            yield found, table
+            yield node, table
 
 
-def _kept(found: Any, table: StoredTable) -> Callable[[PartitionSpec], bool]:
+def _kept(node: Any, table: StoredTable) -> Callable[[PartitionSpec], bool]:
     """Return a function that tests whether a partition may satisfy the query's conditions."""
-    conditions = [one.copy().transform(_spelled_out) for one in partition_conditions(found, table)]
-    return lambda spec: all(_may_hold(one, dict(spec.items)) for one in conditions)
+    conditions = [
+        condition.copy().transform(_spelled_out) for condition in partition_conditions(node, table)
+    ]
+    return lambda spec: all(_may_hold(condition, dict(spec.items)) for condition in conditions)
 
 
 def _spelled_out(node: Any) -> Any:
     """Rewrite ``in`` as comparisons, which sqlglot can simplify."""
     if isinstance(node, exp.In) and node.expressions:
-        each = (exp.EQ(this=node.this, expression=one) for one in node.expressions)
+        each = (exp.EQ(this=node.this, expression=value) for value in node.expressions)
         return exp.paren(exp.or_(*each))
     return node
 
 
-def partition_conditions(found: Any, table: StoredTable) -> list[Any]:
+def partition_conditions(node: Any, table: StoredTable) -> list[Any]:
     """Return the conditions of a query that use only partition columns of a table."""
-    select = found.find_ancestor(exp.Select)
+    select = node.find_ancestor(exp.Select)
     where = None if select is None else select.args.get("where")
     keys = {column.name.casefold() for column in table.schema.partition_columns}
     if where is None or not keys:
         return []
     alone = not select.args.get("joins")
     return [
-        one
-        for one in (where.this.flatten() if isinstance(where.this, exp.And) else [where.this])
+        condition
+        for condition in (where.this.flatten() if isinstance(where.this, exp.And) else [where.this])
         if all(
             column.name.casefold() in keys
-            and (column.table.casefold() == found.alias_or_name.casefold() or not column.table)
+            and (column.table.casefold() == node.alias_or_name.casefold() or not column.table)
             and (alone or column.table)
-            for column in one.find_all(exp.Column)
+            for column in condition.find_all(exp.Column)
         )
-        and not one.find(exp.Select)
+        and not condition.find(exp.Select)
     ]
 
 
@@ -103,16 +107,16 @@ def _may_hold(condition: Any, values: dict[str, str]) -> bool:
             return exp.Literal.string(folded[node.name.casefold()])
         return node
 
-    found = simplify(condition.transform(fill))
-    return not (isinstance(found, exp.Boolean) and not found.this)
+    simplified = simplify(condition.transform(fill))
+    return not (isinstance(simplified, exp.Boolean) and not simplified.this)
 
 
 def check_query(text: str, find: FindTable, settings: Mapping[str, str]) -> None:
     """Raise 400 for a full scan of a partitioned table, or an ORDER BY without LIMIT."""
     query = parse_query(text)
     if settings.get("odps.sql.allow.fullscan", "").lower() != "true":
-        for found, table in iter_scans(query, find):
-            if table.is_partitioned and not partition_conditions(found, table):
+        for node, table in iter_scans(query, find):
+            if table.is_partitioned and not partition_conditions(node, table):
                 name = f"{table.name.project},{table.name.table}"
                 raise errors.semantic(
                     "physical plan generation failed: java.lang.RuntimeException: "
@@ -131,6 +135,6 @@ def check_query(text: str, find: FindTable, settings: Mapping[str, str]) -> None
 def has_order_without_limit(query: Any) -> bool:
     """Return whether a query or one of its subqueries has an ORDER BY without LIMIT."""
     return any(
-        one.args.get("order") is not None and one.args.get("limit") is None
-        for one in query.find_all(exp.Query)
+        subquery.args.get("order") is not None and subquery.args.get("limit") is None
+        for subquery in query.find_all(exp.Query)
     )

@@ -65,17 +65,17 @@ class Place:
         if len(name) > 3:
             raise errors.parse_failed(f"{'.'.join(name)} is not a valid table name")
         if len(name) == 2 and self.three_parts:
-            found = TableName(project=self.project, schema=name[0], table=name[1])
+            table_name = TableName(project=self.project, schema=name[0], table=name[1])
         else:
-            found = TableName.parse(".".join(name), project=self.project, schema=self.schema)
-        self.rights.require(self.owner, found.project, right)
-        return found
+            table_name = TableName.parse(".".join(name), project=self.project, schema=self.schema)
+        self.rights.require(self.owner, table_name.project, right)
+        return table_name
 
     def named(self, catalog: Catalog, name: Name, right: Right = Right.QUERY) -> StoredTable:
         """Return a table or view by its name as written in SQL; errors include advice."""
-        wanted = self.table(name, right)
+        table_name = self.table(name, right)
         try:
-            return catalog.table(wanted)
+            return catalog.table(table_name)
         except NotFoundError as error:
             advice = self._advice(catalog, name, error.code)
             message = errors.with_advice(error.message, advice)
@@ -95,11 +95,11 @@ class Place:
 
 def changed_table(catalog: Catalog, place: Place, written: Name, *kinds: TableKind) -> StoredTable:
     """Return the object to change; raise 400 if it is none of ``kinds`` (by default, a table)."""
-    found = place.named(catalog, written, Right.WRITE)
-    if found.kind not in (kinds or ("table",)):
-        wanted = kinds[0] if kinds else "table"
-        raise errors.semantic(f"{found.name} is a {found.kind}, not a {wanted}")
-    return found
+    table = place.named(catalog, written, Right.WRITE)
+    if table.kind not in (kinds or ("table",)):
+        expected = kinds[0] if kinds else "table"
+        raise errors.semantic(f"{table.name} is a {table.kind}, not a {expected}")
+    return table
 
 
 class Definitions:
@@ -149,22 +149,30 @@ class Definitions:
             old = self._catalog.partition(table, statement.specs[0])
             self._catalog.rename_partition(table, old, statement.specs[1])
             return
-        found: list[Partition] = []
+        partitions: list[Partition] = []
         for spec in map(table.spec, statement.specs):
-            covered = [one for one in self._catalog.partitions(table) if spec.covers(one.spec)]
+            covered = [
+                partition
+                for partition in self._catalog.partitions(table)
+                if spec.covers(partition.spec)
+            ]
             if not covered and not statement.lenient:
                 raise errors.no_such_partition(spec, table.name)
-            found += covered
+            partitions += covered
         for condition in statement.conditions:
-            found += [one for one in self._matching(table, condition) if one not in found]
+            partitions += [
+                partition
+                for partition in self._matching(table, condition)
+                if partition not in partitions
+            ]
         if statement.action == "touch":
-            self._catalog.touch(table, found)
+            self._catalog.touch(table, partitions)
         elif statement.action == "drop":
-            for partition in found:
+            for partition in partitions:
                 self._snapshots.drop_partition(table, partition)
         else:
             is_whole = not statement.specs and not statement.conditions
-            specs = [PartitionSpec()] if is_whole else [one.spec for one in found]
+            specs = [PartitionSpec()] if is_whole else [partition.spec for partition in partitions]
             self._snapshots.publish(table, (), replace=specs)
 
     def _matching(self, table: StoredTable, condition: str) -> list[Partition]:
@@ -176,8 +184,8 @@ class Definitions:
         if not predicate.columns:
             raise errors.semantic("the condition in PARTITION (…) names no partition column")
         known = self._catalog.partitions(table)
-        kept = predicate.keeps([one.spec for one in known], keys)
-        return [one for one, is_kept in zip(known, kept, strict=True) if is_kept]
+        mask = predicate.keeps([partition.spec for partition in known], keys)
+        return [partition for partition, is_kept in zip(known, mask, strict=True) if is_kept]
 
     def _add_columns(
         self, statement: AlterTable, table: StoredTable, settings: Mapping[str, str]
@@ -213,13 +221,13 @@ class Definitions:
         kinds: tuple[TableKind, ...] = (statement.kind,)
         if statement.kind == "view":  # so dbt-maxcompute and pyodps drop materialized views, too
             kinds += ("materialized view",)
-        found = changed_table(self._catalog, place, statement.name, *kinds)
-        self._snapshots.drop_table(found)
+        dropped = changed_table(self._catalog, place, statement.name, *kinds)
+        self._snapshots.drop_table(dropped)
 
     def _add_partitions(self, statement: ChangePartitions, table: StoredTable) -> None:
         for spec in statement.specs:
-            _, made = self._catalog.ensure_partition(table, spec)
-            if not made and not statement.lenient:
+            _, is_new = self._catalog.ensure_partition(table, spec)
+            if not is_new and not statement.lenient:
                 values = json.dumps([value for _, value in spec], ensure_ascii=False)
                 raise errors.invalid(
                     "ODPS-0110061: Failed to run ddltask - AlreadyExistsException(message:"
@@ -233,8 +241,8 @@ def _changed_column(
 ) -> tuple[TableSchema, Mapping[str, str]]:
     """Return the schema with a changed column, and the names in row files."""
     column = _found_column(table, change.column)
-    said = change.said or column
-    if said.type != column.type and not _is_wider(said.type, column.type):
+    definition = change.said or column
+    if definition.type != column.type and not _is_wider(definition.type, column.type):
         raise errors.lacks("changing the type of a column with CHANGE COLUMN", is_sure=True)
     name, stored = change.new_name or column.name, dict(table.stored)
     if name != column.name:
@@ -242,10 +250,10 @@ def _changed_column(
         stored[name] = stored.pop(column.name, column.name)
     comment = column.comment if change.comment is None else change.comment
     nullable = column.nullable or change.nullable
-    new = replace(column, name=name, type=said.type, comment=comment, nullable=nullable)
+    new = replace(column, name=name, type=definition.type, comment=comment, nullable=nullable)
 
     def swap(columns: tuple[Column, ...]) -> tuple[Column, ...]:
-        return tuple(new if one is column else one for one in columns)
+        return tuple(new if item is column else item for item in columns)
 
     schema = table.schema
     changed = TableSchema(
@@ -269,9 +277,9 @@ def _without(table: StoredTable, names: Sequence[str]) -> tuple[TableSchema, Map
     for column in gone:
         _check_free(table, column, "dropped")
     schema = replace(
-        table.schema, columns=tuple(one for one in table.schema.columns if one not in gone)
+        table.schema, columns=tuple(column for column in table.schema.columns if column not in gone)
     )
-    dropped = {one.name for one in gone}
+    dropped = {column.name for column in gone}
     return schema, {name: file for name, file in table.stored.items() if name not in dropped}
 
 
@@ -285,10 +293,10 @@ def _found_column(table: StoredTable, name: str) -> Column:
 def _check_free(table: StoredTable, column: Column, what: str) -> None:
     """Raise 400 if a key or the clustering of the table uses the column."""
     clustered = re.findall(r"[\w$]+", table.properties.get(CLUSTERED_BY, ""))
-    used = [*table.key_columns, *table.partition_keys, *clustered]
+    used_names = [*table.key_columns, *table.partition_keys, *clustered]
     sources = map(table.schema.source_of, table.schema.partition_columns)
-    used += [source.name for source in sources if source is not None]
-    if column.name.casefold() in map(str.casefold, used):
+    used_names += [source.name for source in sources if source is not None]
+    if column.name.casefold() in map(str.casefold, used_names):
         raise errors.semantic(
             f"the column {column.name!r} of {table.name} cannot be {what}: a primary key, the "
             "partitions or the clustering use it"

@@ -60,8 +60,8 @@ def duck_type(odps: OdpsType) -> str:
     if isinstance(odps, DecimalType):
         precision, scale = (38, 18) if odps.precision is None else (odps.precision, odps.scale or 0)
         return f"DECIMAL({min(precision, 38)}, {scale})"
-    if found := TYPE_FACTS[odps.code].duck:
-        return found
+    if spelling := TYPE_FACTS[odps.code].duck:
+        return spelling
     raise errors.invalid(f"SQL in the embedded service does not support {odps.code.name}")
 
 
@@ -147,10 +147,14 @@ class StoredRows:
     @property
     def unread(self) -> dict[str, str]:
         """Reasons why DuckDB cannot read certain columns, by column name."""
-        found = {one.name: _WIDE for one in self.schema if _any(pt.is_decimal256, one.type)}
+        reasons = {
+            column.name: _WIDE for column in self.schema if _any(pt.is_decimal256, column.type)
+        }
         if self.mixed:
-            found |= {one.name: _MIXED for one in self.schema if _any(_is_fine, one.type)}
-        return found
+            reasons |= {
+                column.name: _MIXED for column in self.schema if _any(_is_fine, column.type)
+            }
+        return reasons
 
     def open(self) -> Any:
         """Return a dataset (or an empty table) for DuckDB, without the columns in `unread`.
@@ -164,9 +168,9 @@ class StoredRows:
         from pyarrow import fs
 
         schema = pa.schema(
-            one.with_name(self.stored.get(one.name, one.name))
-            for one in self.schema
-            if one.name not in self.unread
+            column.with_name(self.stored.get(column.name, column.name))
+            for column in self.schema
+            if column.name not in self.unread
         )
         if not self.files:
             return schema.empty_table()
@@ -193,4 +197,4 @@ def _is_fine(kind: pa.DataType) -> bool:
 def _any(test: Callable[[pa.DataType], bool], kind: pa.DataType) -> bool:
     """Return whether a type or one of its nested types passes a test."""
     inner = (kind.field(number).type for number in range(kind.num_fields))
-    return test(kind) or any(_any(test, one) for one in inner)
+    return test(kind) or any(_any(test, child) for child in inner)

@@ -73,12 +73,12 @@ class Function(NamedTuple):
 
 
 def _read() -> dict[str, Function]:
-    found: dict[str, Function] = {}
+    functions: dict[str, Function] = {}
     for line in _TEXT.strip().splitlines():
         kind, _, names = line.partition(": ")
         how, returns = kind.split()
-        found |= dict.fromkeys(names.split(), Function(how, returns.strip("-")))
-    return found
+        functions |= dict.fromkeys(names.split(), Function(how, returns.strip("-")))
+    return functions
 
 
 FUNCTIONS = _read()

@@ -40,7 +40,7 @@ def maxcompute_dialect() -> Any:
     builders |= _rules(hive.FUNCTIONS)
     attributes = {
         # STRUCT numbers all fields without an alias, even columns (manual: STRUCT)
-        "_to_prop_eq": lambda _, value, place: _field(f"col{place + 1}", value),
+        "_to_prop_eq": lambda _, value, index: _field(f"col{index + 1}", value),
         "FUNCTIONS": {key: partial(_build, key.lower(), make) for key, make in builders.items()},
         **{key: _only(getattr(hive, key), by_parser) for key in _SYNTAX},
     }
@@ -57,8 +57,8 @@ _SYNTAX = (
 def _only(known: dict[Any, Any], names: set[str]) -> dict[Any, Any]:
     """Return the parser's functions with a special syntax, without those not listed."""
     return {
-        key: found
-        for key, found in known.items()
+        key: builder
+        for key, builder in known.items()
         if (key if isinstance(key, str) else key.name) in {*names, "CASE"}
     }
 
@@ -79,16 +79,16 @@ _VARYING = "odps_nb_varying"
 
 def _build(name: str, make: Callable[..., Any], arguments: list[Any], dialect: Any) -> Any:
     """Return the node of a call, marked with the name of the function."""
-    places, what = _CONSTANT.get(name, (slice(0), ""))
-    varies = any(one.find(exp.Column, exp.Subquery) for one in arguments[places])
+    positions, what = _CONSTANT.get(name, (slice(0), ""))
+    varies = any(argument.find(exp.Column, exp.Subquery) for argument in arguments[positions])
     try:
-        found = make(arguments)
+        node = make(arguments)
     except TypeError:  # as in sqlglot: some builders need the dialect
-        found = make(arguments, dialect=dialect)
-    found.meta[CALLED] = name
+        node = make(arguments, dialect=dialect)
+    node.meta[CALLED] = name
     if varies:
-        found.meta[_VARYING] = what
-    return found
+        node.meta[_VARYING] = what
+    return node
 
 
 def _rules(hive: dict[str, Any]) -> dict[str, Any]:
@@ -114,7 +114,7 @@ def _rules(hive: dict[str, Any]) -> dict[str, Any]:
 
     def named_struct(arguments: list[Any]) -> Any:
         names, values = arguments[::2], arguments[1::2]
-        is_whole = len(names) == len(values) and all(one.is_string for one in names)
+        is_whole = len(names) == len(values) and all(name.is_string for name in names)
         fields = zip(names, values, strict=True) if is_whole else ()
         return exp.Struct(expressions=[_field(name.this, value) for name, value in fields])
 
@@ -187,10 +187,10 @@ _MAPS = {"map", "map_concat", "map_from_arrays", "map_from_entries", "str_to_map
 def _index(node: Any, types: Types) -> None:
     """Rewrite the access to an element; sqlglot adds 1 to constant indexes of arrays only."""
     if types.name(node.this) == "MAP" or node.this.meta.get(CALLED) in _MAPS:
-        wrap(node, lambda one: call("map_extract_value", one.this, *one.expressions))
+        wrap(node, lambda bracket: call("map_extract_value", bracket.this, *bracket.expressions))
     elif node.find(exp.Column) and not isinstance(node.expressions[0], exp.Literal):
-        place = exp.paren(node.expressions[0].copy()) + 1
-        wrap(node, lambda one: call("list_extract", one.this, place))
+        index = exp.paren(node.expressions[0].copy()) + 1
+        wrap(node, lambda bracket: call("list_extract", bracket.this, index))
 
 
 def _refuse_blobs(node: Any, name: str, blobs: Collection[str]) -> None:
@@ -205,15 +205,15 @@ def _refuse_blobs(node: Any, name: str, blobs: Collection[str]) -> None:
 
 
 def _name_macro(node: Any, name: str) -> None:
-    given = node.expressions
-    if name == "wm_concat" and given and isinstance(given[0], exp.Distinct):
-        if len(given) != 1 or len(given[0].expressions) != 2:
+    arguments = node.expressions
+    if name == "wm_concat" and arguments and isinstance(arguments[0], exp.Distinct):
+        if len(arguments) != 1 or len(arguments[0].expressions) != 2:
             raise errors.semantic("WM_CONCAT requires a separator and a value")
-        separator, value = given[0].expressions
+        separator, value = arguments[0].expressions
         node.replace(call("string_agg", exp.Distinct(expressions=[value]), separator))
         return
-    if name in ("to_char", "to_date", "isdate") and len(given) == 2:
-        _check_format(given[1], name.upper())
+    if name in ("to_char", "to_date", "isdate") and len(arguments) == 2:
+        _check_format(arguments[1], name.upper())
     node.set("this", f"mc_{name}")
 
 
@@ -224,8 +224,8 @@ def _respell(query: Any) -> None:
         values = value.expressions if isinstance(value, exp.Distinct) else [value]
         if None in values or node.args.get("quantile") is None:
             raise errors.semantic("PERCENTILE requires a column and a fraction")
-        for one in values:
-            one.replace(exp.cast(one.copy(), "double"))
+        for argument in values:
+            argument.replace(exp.cast(argument.copy(), "double"))
         node.replace(call("quantile_cont", node.this, node.args["quantile"]))
     for node in query.find_all(exp.ArraySort):
         if isinstance(node.expression, exp.Lambda):
@@ -243,8 +243,8 @@ def _read_json(node: Any) -> None:
     """Make a call return NULL for invalid JSON, and one string for all matches of ``[*]``."""
     node.set("this", call("mc_valid_json", node.this))
     if node.expression.find(exp.JSONPathWildcard) is not None:
-        found = exp.JSONExtract(this=node.this, expression=node.expression)
-        node.replace(call("mc_json_list", found))
+        extracted = exp.JSONExtract(this=node.this, expression=node.expression)
+        node.replace(call("mc_json_list", extracted))
 
 
 def _order_texts(within: Any) -> None:
@@ -267,7 +267,7 @@ def join_lateral_views(query: Any) -> None:
             if not (values := _lists_of(view.this, len(view.alias_column_names))):
                 break
             laterals.pop(0)
-            columns = exp.Select(expressions=[exp.Explode(this=one) for one in values])
+            columns = exp.Select(expressions=[exp.Explode(this=value) for value in values])
             alias = view.args["alias"]
             joined = exp.Lateral(this=exp.Subquery(this=columns), view=False, alias=alias)
             kind = (
@@ -280,16 +280,18 @@ def join_lateral_views(query: Any) -> None:
 
 def _name_exploded(select: Any) -> None:
     """Rewrite ``explode(map) as (k, v)`` in a SELECT as UNNEST of two lists."""
-    found: list[Any] = []
+    expressions: list[Any] = []
     for shown in select.expressions:
         if not isinstance(shown, exp.Aliases):
-            found.append(shown)
+            expressions.append(shown)
         elif values := _lists_of(shown.this, len(shown.aliases)):
             named = zip(values, shown.aliases, strict=True)
-            found += [exp.Alias(this=exp.Explode(this=one), alias=name) for one, name in named]
+            expressions += [
+                exp.Alias(this=exp.Explode(this=value), alias=name) for value, name in named
+            ]
         else:
             raise errors.lacks(f"{_name_of(shown.this)} with several aliases", is_sure=True)
-    select.set("expressions", found)
+    select.set("expressions", expressions)
 
 
 def _name_of(function: Any) -> str:
@@ -311,4 +313,4 @@ def _check_format(form: Any, function: str) -> None:
     """Convert a constant format (e.g. ``yyyy-mm-dd hh:mi:ss``) to DuckDB's format, or raise 400."""
     if not (isinstance(form, exp.Literal) and form.is_string):
         raise errors.semantic(f"the format of {function} must be a string literal")
-    form.set("this", _FORMAT.sub(lambda found: _STRFTIME[found[0].lower()], form.this))
+    form.set("this", _FORMAT.sub(lambda match: _STRFTIME[match[0].lower()], form.this))

@@ -121,11 +121,11 @@ class InformationSchema:
 
     def _schemas(self, project: str) -> Iterator[Row]:
         owner, _ = self._catalog.project(project)
-        for name, found in self._catalog.schemas(project).items():
-            at = _time(found.created)
+        for name, schema in self._catalog.schemas(project).items():
+            at = _time(schema.created)
             facts = {"schema_catalog": project, "schema_name": name, "owner_name": owner}
             times = {"create_time": at, "last_modified_time": at}
-            yield {**facts, **times, "schema_type": "MANAGED", "comment": found.comment}
+            yield {**facts, **times, "schema_type": "MANAGED", "comment": schema.comment}
 
     def _all(self, project: str) -> Iterator[tuple[StoredTable, Row]]:
         """Yield each table of a project with its names in a row."""
@@ -139,7 +139,7 @@ class InformationSchema:
     def _tables(self, project: str) -> Iterator[Row]:
         for table, named in self._all(project):
             is_transactional = table.lower_property("transactional") == "true"
-            sizes = [one.raw_bytes for one in self._snapshots.visible(table)]
+            sizes = [segment.raw_bytes for segment in self._snapshots.visible(table)]
             view = table.view or table.materialized
             yield {
                 **named,
@@ -160,7 +160,7 @@ class InformationSchema:
 
     def _columns(self, project: str) -> Iterator[Row]:
         for table, named in self._all(project):
-            partition_keys = {one.name for one in table.schema.partition_columns}
+            partition_keys = {column.name for column in table.schema.partition_columns}
             for number, column in enumerate(table.schema.all_columns, 1):
                 yield {
                     **named,
@@ -175,34 +175,34 @@ class InformationSchema:
 
     def _partitions(self, project: str) -> Iterator[Row]:
         for table, named in self._all(project):
-            for found in self._catalog.partitions(table):
+            for partition in self._catalog.partitions(table):
                 yield {
                     **named,
-                    "partition_name": str(found.spec).replace(",", "/"),
-                    "create_time": _time(found.created),
-                    "last_modified_time": _time(found.modified),
-                    "data_length": found.raw_bytes,
+                    "partition_name": str(partition.spec).replace(",", "/"),
+                    "create_time": _time(partition.created),
+                    "last_modified_time": _time(partition.modified),
+                    "data_length": partition.raw_bytes,
                     "lifecycle_enabled": table.lifecycle > 0,
                 }
 
     def _tasks(self, project: str) -> Iterator[Row]:
         ended = "SELECT * FROM instances WHERE project = ? AND ended IS NOT NULL ORDER BY created"
-        for found in self._db.rows(ended, project):
-            status = found["status"]
-            at = datetime.fromtimestamp(found["ended"], _CHINA)
+        for row in self._db.rows(ended, project):
+            status = row["status"]
+            at = datetime.fromtimestamp(row["ended"], _CHINA)
             yield {
                 "task_catalog": project,
-                "task_name": found["task"],
+                "task_name": row["task"],
                 "task_type": "SQL",
-                "inst_id": found["instance_id"],
+                "inst_id": row["instance_id"],
                 "status": "Terminated" if status == "Success" else status,
-                "owner_name": found["owner"],
-                "result": found["message"] if status == "Failed" else None,
-                "submit_time": _time(found["created"]),
-                "start_time": _time(found["created"]),
-                "end_time": _time(found["ended"]),
-                "output_records": found["rows"],
-                "operation_text": found["query"],
+                "owner_name": row["owner"],
+                "result": row["message"] if status == "Failed" else None,
+                "submit_time": _time(row["created"]),
+                "start_time": _time(row["created"]),
+                "end_time": _time(row["ended"]),
+                "output_records": row["rows"],
+                "operation_text": row["query"],
                 "ds": at.strftime("%Y%m%d"),
             }
 
@@ -215,7 +215,7 @@ def _time(seconds: float) -> datetime:
 
 
 def _schema(view: str) -> TableSchema:
-    named = (one.partition(":") for one in _VIEWS[view].split())
+    named = (entry.partition(":") for entry in _VIEWS[view].split())
     return TableSchema(
         columns=tuple(
             Column(name=name, type=PrimitiveType(TypeCode[(code or "string").upper()]))

@@ -49,12 +49,12 @@ class InsertTarget:
         if not choices:
             return self.columns
         fed = {
-            place: column
+            index: column
             for choice in choices
-            for place, column in zip(choice, self.columns, strict=True)
-            if place is not None
+            for index, column in zip(choice, self.columns, strict=True)
+            if index is not None
         }
-        return tuple(fed[place] for place in sorted(fed))
+        return tuple(fed[index] for index in sorted(fed))
 
 
 def check_insert(table: StoredTable, statement: Insert) -> None:
@@ -76,9 +76,9 @@ def insert_target(table: StoredTable, statement: Insert) -> InsertTarget:
     """
     fixed = tuple((k, v) for k, v in statement.partition if v is not None)
     spec = table.spec(PartitionSpec(fixed))
-    asked = table.spec(PartitionSpec(tuple((k, v or "") for k, v in statement.partition)))
-    given, named = {key for key, _ in spec}, {key for key, _ in asked}
-    free = [c for c in table.schema.partition_columns if c.name not in given]
+    full_spec = table.spec(PartitionSpec(tuple((k, v or "") for k, v in statement.partition)))
+    fixed_keys, named = {key for key, _ in spec}, {key for key, _ in full_spec}
+    free = [c for c in table.schema.partition_columns if c.name not in fixed_keys]
     dynamic = tuple(c for c in free if c.generated is None or c.name in named)
     if statement.columns:
         return InsertTarget(
@@ -125,7 +125,7 @@ def chosen_rows(
     choices: Choices,
 ) -> list[pa.RecordBatch]:
     """Convert a query's batch to rows to insert; its last column is an index into ``choices``."""
-    found: list[pa.RecordBatch] = []
+    batches: list[pa.RecordBatch] = []
     order: list[pa.Array] = []
     for number, choice in enumerate(choices or (range(len(columns)),)):
         chosen = batch
@@ -134,16 +134,16 @@ def chosen_rows(
             chosen = batch.take(order[-1])
         arrays = [
             pa.nulls(chosen.num_rows, arrow_type(column.type))
-            if place is None
-            else result_array(chosen.columns[place], column.type)
-            for place, column in zip(choice, columns, strict=True)
+            if index is None
+            else result_array(chosen.columns[index], column.type)
+            for index, column in zip(choice, columns, strict=True)
         ]
-        found.append(pa.record_batch(arrays, names=[column.name for column in columns]))
-    found = [rows for rows in found if rows.num_rows]
-    if len(found) > 1 and all(rows.schema == found[0].schema for rows in found):
+        batches.append(pa.record_batch(arrays, names=[column.name for column in columns]))
+    batches = [rows for rows in batches if rows.num_rows]
+    if len(batches) > 1 and all(rows.schema == batches[0].schema for rows in batches):
         back = pc.sort_indices(pa.concat_arrays(order))
-        found = pa.Table.from_batches(found).take(back).combine_chunks().to_batches()
-    return found
+        batches = pa.Table.from_batches(batches).take(back).combine_chunks().to_batches()
+    return batches
 
 
 def changed_rows(batch: pa.RecordBatch, kept: int | None) -> int:
@@ -153,7 +153,7 @@ def changed_rows(batch: pa.RecordBatch, kept: int | None) -> int:
 
 
 def converted(
-    found: Described,
+    described: Described,
     query: TranslatedQuery,
     fed: tuple[Column, ...],
     place: Place,
@@ -162,8 +162,8 @@ def converted(
 ) -> str:
     """Return the query with each column cast to the type of its target column in the table."""
     number = ["number"] if numbered else []
-    if len(found.columns) != len(fed) + len(number):
-        count = len(found.columns) - len(number)
+    if len(described.columns) != len(fed) + len(number):
+        count = len(described.columns) - len(number)
         raise errors.semantic(
             f"wrong columns count {count} in data source, requires {len(fed)} columns "
             "(includes dynamic partitions if any)"
@@ -172,7 +172,7 @@ def converted(
     names = [f"c{i}" for i in range(len(fed))]
     casts = [
         f"{_cast(name, column, spelled, place, query.kind(i, count))} AS {name}"
-        for i, (name, column, spelled) in enumerate(zip(names, fed, found.types, strict=False))
+        for i, (name, column, spelled) in enumerate(zip(names, fed, described.types, strict=False))
     ]
     shown, columns = ", ".join([*casts, *number]), ", ".join([*names, *number])
     return f"SELECT {shown} FROM ({query.sql}) AS q({columns})"
@@ -207,10 +207,10 @@ def _cast(name: str, column: Column, spelled: str, place: Place, kind: str) -> s
         return clock if zone == "UTC" else f"mc_instant({clock}, '{zone}')"
     if code in _WHOLE and spelled.startswith(("DOUBLE", "FLOAT", "DECIMAL")):
         return f"CAST(trunc({name}) AS {duck_type(column.type)})"
-    wanted = "TIMESTAMP" if is_timestamp and spelled == "DATE" else duck_type(column.type)
+    target = "TIMESTAMP" if is_timestamp and spelled == "DATE" else duck_type(column.type)
     if has_timestamp(column.type) and "TIMESTAMP" in spelled and "TIMESTAMP_NS" not in spelled:
-        wanted = wanted.replace("TIMESTAMP_NS", "TIMESTAMP")  # keep the microsecond range
-    return f"CAST({name} AS {wanted})"
+        target = target.replace("TIMESTAMP_NS", "TIMESTAMP")  # keep the microsecond range
+    return f"CAST({name} AS {target})"
 
 
 _WHOLE = (TypeCode.TINYINT, TypeCode.SMALLINT, TypeCode.INT, TypeCode.BIGINT)

@@ -79,7 +79,7 @@ class Instance:
     def is_query(self) -> bool:
         """Whether a statement is a query (``SHOW`` and ``DESC`` are not)."""
         parsed = parse_job(self.query, SCRIPT)
-        return any(isinstance(one, SelectStatement) for one in parsed)
+        return any(isinstance(statement, SelectStatement) for statement in parsed)
 
 
 class Instances:
@@ -135,8 +135,8 @@ class Instances:
                 if instance_id is None:
                     instance_id = self._insert(place, query, task, guid, source, ending)
                     stopper = Stopper()
-                    given = (instance_id, statements, place, stopper)
-                    future = self._pool.submit(self._run, *given, estimates=estimates)
+                    arguments = (instance_id, statements, place, stopper)
+                    future = self._pool.submit(self._run, *arguments, estimates=estimates)
                     self._running[instance_id] = (stopper, future)
         self.wait(instance_id, patience)
         return self.get(place.project, instance_id)
@@ -184,13 +184,13 @@ class Instances:
         return self._instance(row)
 
     def _instance(self, row: sqlite3.Row) -> Instance:
-        found = dict(row)
-        definition = found.pop("definition")
-        if (ended := self._unwritten.get(found["instance_id"])) is not None:
-            found["status"], found["message"], found["ended"] = ended
+        fields = dict(row)
+        definition = fields.pop("definition")
+        if (ended := self._unwritten.get(fields["instance_id"])) is not None:
+            fields["status"], fields["message"], fields["ended"] = ended
         schema = decode_flat(json.loads(definition)) if definition else TableSchema()
-        found["outputs"] = json.loads(found["outputs"])
-        return Instance(**found, schema=schema)
+        fields["outputs"] = json.loads(fields["outputs"])
+        return Instance(**fields, schema=schema)
 
     def check_owner(self, project: str, instance_id: str, access_id: str) -> None:
         """Raise 403 if another key submitted the instance."""
@@ -241,16 +241,16 @@ class Instances:
 
     def result(self, project: str, instance_id: str) -> Instance:
         """Return an instance with a result; raise 400 if it failed or has none, 409 if running."""
-        found = self.get(project, instance_id)
-        if found.status == FAILED:
-            raise errors.invalid(found.message)
-        if found.status != SUCCESS:
-            raise errors.invalid_state(f"the instance {instance_id} is {found.status.lower()}")
-        if not found.schema.columns:
+        instance = self.get(project, instance_id)
+        if instance.status == FAILED:
+            raise errors.invalid(instance.message)
+        if instance.status != SUCCESS:
+            raise errors.invalid_state(f"the instance {instance_id} is {instance.status.lower()}")
+        if not instance.schema.columns:
             raise errors.invalid(
                 f"the instance {instance_id} has no result rows", code="InstanceTypeNotSupported"
             )
-        return found
+        return instance
 
     def open_download(self, instance_id: str, *, limited: bool = False) -> str:
         """Return a new download id for a result, or for its first `LIMITED_RESULT_ROWS` rows."""
@@ -265,8 +265,8 @@ class Instances:
         row = self._db.row("SELECT instance_id FROM downloads WHERE download_id = ?", download_id)
         if row is None or row["instance_id"] != instance_id:
             raise errors.no_such_session(download_id)
-        found = self.result(project, instance_id)
-        return limited_result(found) if download_id.startswith(_LIMITED) else found
+        instance = self.result(project, instance_id)
+        return limited_result(instance) if download_id.startswith(_LIMITED) else instance
 
     def rows(
         self, instance: Instance, offset: int, count: int, *, columns: Sequence[str] = ()
@@ -342,8 +342,8 @@ class Instances:
         try:
             if estimates:
                 message = self._runner.cost(statements, place).encode()
-            for one in () if estimates else statements:
-                for table, numbers in self._perform(instance_id, one, place, stopper).items():
+            for statement in () if estimates else statements:
+                for table, numbers in self._perform(instance_id, statement, place, stopper).items():
                     before = outputs.get(table, [0, 0])
                     outputs[table] = [a + b for a, b in zip(before, numbers, strict=True)]
         except CancelledError:

@@ -240,7 +240,7 @@ mc_keyvalue(x, k) AS split_part(list_filter(string_split(x, ';'), lambda p: star
     starts_with(p, k || t))[1], t, 2)
 """
 MACROS = tuple(
-    re.sub(r"--.*\n", "", one).replace("{CUT}", CUT).replace("{FAR}", FAR).strip()
-    for one in _TEXT.split(";\n")
+    re.sub(r"--.*\n", "", definition).replace("{CUT}", CUT).replace("{FAR}", FAR).strip()
+    for definition in _TEXT.split(";\n")
 )
 """Macro definitions, in the syntax that follows ``CREATE MACRO``."""

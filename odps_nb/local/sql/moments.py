@@ -26,10 +26,10 @@ class PastVersion:
 
 def moment_of(table: Any, timezone: str) -> PastVersion | None:
     """Return the moment after a table's name, or ``None``; raise 400 unless it is a constant."""
-    given = table.args.get("version")
-    if given is None:
+    version = table.args.get("version")
+    if version is None:
         return None
-    kind, value = f"{given.this} {given.args.get('kind')}", given.expression
+    kind, value = f"{version.this} {version.args.get('kind')}", version.expression
     if isinstance(value, exp.Cast):  # timestamp '2024-01-31 00:00:00'
         value = value.this
     if kind == "VERSION AS OF" and isinstance(value, exp.Literal) and value.is_int:
@@ -49,7 +49,7 @@ def moment_of(table: Any, timezone: str) -> PastVersion | None:
 
 def check_no_range(text: str) -> None:
     """Raise 400 if the text reads the changes between two versions or times."""
-    if found := _BETWEEN.search(text):
-        before = text[: found.start()].split("\n")
+    if match := _BETWEEN.search(text):
+        before = text[: match.start()].split("\n")
         at = len(before), len(before[-1]) + 1
-        raise errors.lacks(f"{found[1].upper()} BETWEEN after a table", is_sure=True, at=at)
+        raise errors.lacks(f"{match[1].upper()} BETWEEN after a table", is_sure=True, at=at)

@@ -73,15 +73,15 @@ class QueryRunner:
     ) -> Iterator[QueryRun]:
         """Open a `QueryRun` over ``tables``; ``explain`` converts DuckDB's messages to errors."""
         process = self._take()
-        found, kept = QueryRun(process, self._limits, explain), False
+        query_run, is_reusable = QueryRun(process, self._limits, explain), False
         try:
             try:
-                found.open(tables)
-                yield found
+                query_run.open(tables)
+                yield query_run
             finally:
-                kept = found.end() < KEPT_BYTES
+                is_reusable = query_run.end() < KEPT_BYTES
         finally:
-            self._give_back(process, kept=kept)
+            self._give_back(process, kept=is_reusable)
 
     def close(self) -> None:
         """Kill all processes. Idempotent."""
@@ -146,11 +146,11 @@ class QueryRun:
     def describe(self, sql: str) -> Described:
         """Return the columns of a query without running it."""
         self._ask("describe", sql=sql)
-        found, rows = self._receive()
+        response, rows = self._receive()
         self._receive()
         return Described(
-            columns=tuple(found["columns"]),
-            types=tuple(found["types"]),
+            columns=tuple(response["columns"]),
+            types=tuple(response["types"]),
             schema=pa.ipc.open_stream(rows).schema,
         )
 
@@ -193,17 +193,17 @@ class QueryRun:
 
     def _receive(self) -> tuple[dict[str, Any], bytes]:
         try:
-            found, rows = self._process.receive(MAX_PAYLOAD)
+            response, rows = self._process.receive(MAX_PAYLOAD)
         except EOFError:
             raise self._failure() from None
         except ValueError as error:
             raise errors.internal(f"invalid response from a query process: {error}") from None
-        if (failed := found.get("failed")) is not None:
+        if (failed := response.get("failed")) is not None:
             # after an out-of-memory error, the process has less memory for the next query
             self._is_idle = not failed.startswith("Out of Memory")
             raise self._explain(failed)
-        self._is_idle = "done" in found
-        return found, rows
+        self._is_idle = "done" in response
+        return response, rows
 
     def _failure(self) -> Exception:
         """Return the error for a process that has ended."""

@@ -132,26 +132,26 @@ def _names_of(query: Any) -> QueryNames:
             functions.setdefault(node.name.casefold(), place_of(node))
         elif isinstance(node, exp.Func):
             functions.setdefault(node.sql_name().casefold(), place_of(node))
-    tables = (one.alias_or_name for one in query.find_all(exp.Table, exp.Subquery, exp.CTE))
+    tables = (source.alias_or_name for source in query.find_all(exp.Table, exp.Subquery, exp.CTE))
     return QueryNames(columns, functions, known_tables=tuple(filter(None, tables)))
 
 
 def _column_types(tables: tuple[StoredTable, ...]) -> dict[str, set[TypeCode]]:
     """Return the types of all columns by name. Several tables may have columns of the same name."""
-    found: dict[str, set[TypeCode]] = {}
+    types: dict[str, set[TypeCode]] = {}
     for table in tables:
         for column in table.schema.all_columns:
-            found.setdefault(column.name.casefold(), set()).add(column.type.code)
-    return found
+            types.setdefault(column.name.casefold(), set()).add(column.type.code)
+    return types
 
 
 def _spell(query: Any) -> str:
     try:
         return spell(query)[0]
     except SqlglotError as error:
-        said = str(error).splitlines()[0].replace("in DuckDB", "in the embedded service")
+        message = str(error).splitlines()[0].replace("in DuckDB", "in the embedded service")
         advice = "rewrite the query, or run it in MaxCompute"
-        raise errors.parse_failed(said, advice=advice) from None
+        raise errors.parse_failed(message, advice=advice) from None
     except RecursionError:
         raise errors.parse_failed("the query is nested too deeply") from None
 
@@ -167,17 +167,17 @@ def parse_query(text: str) -> Any:
         raise errors.parse_failed("the query is nested too deeply") from None
     if len(parsed) != 1 or parsed[0] is None:
         raise errors.parse_failed("expected one query")
-    found = parsed[0]
-    _check_signs(found, text)
-    check_functions(found)
-    for table in found.find_all(exp.Table):
+    query = parsed[0]
+    _check_signs(query, text)
+    check_functions(query)
+    for table in query.find_all(exp.Table):
         if text[table.this.meta.get("start", len(text)) :][:1] in ("'", '"'):
             raise errors.parse_failed(
                 f"{table.name!r} is text, not the name of a table",
                 at=place_of(table.this),
                 advice=f"write `{table.name}`, or omit the quotes",
             )
-    return found.unnest() if isinstance(found, (exp.Paren, exp.Subquery)) else found
+    return query.unnest() if isinstance(query, (exp.Paren, exp.Subquery)) else query
 
 
 def _check_signs(query: Any, text: str) -> None:
@@ -260,10 +260,10 @@ class _Replacing:
                 raise errors.lacks("AS OF a view", is_sure=False, at=place_of(node.this))
             else:
                 expanded = self._expanded(table, table.view, inside)
-                kept = {
+                clauses = {
                     key: node.args.get(key) for key in ("joins", "laterals", "pivots", "sample")
                 }
-                node.replace(exp.Subquery(this=expanded, alias=alias, **kept))
+                node.replace(exp.Subquery(this=expanded, alias=alias, **clauses))
         return tuple(named)
 
     def _replace_latest(self, query: Any, view: StoredTable | None) -> None:
@@ -271,14 +271,16 @@ class _Replacing:
         for node in list(query.find_all(exp.Anonymous)):
             if node.name.lower() != "max_pt":
                 continue
-            given = node.expressions
-            if len(given) != 1 or not (isinstance(given[0], exp.Literal) and given[0].is_string):
+            arguments = node.expressions
+            if len(arguments) != 1 or not (
+                isinstance(arguments[0], exp.Literal) and arguments[0].is_string
+            ):
                 raise errors.semantic(
                     "MAX_PT requires one table name in quotes",
                     at=place_of(node),
                     advice="write max_pt('table') or max_pt('project.table')",
                 )
-            name = tuple(part.strip().strip("`") for part in given[0].this.split("."))
+            name = tuple(part.strip().strip("`") for part in arguments[0].this.split("."))
             value = self._latest(self._find(name, view))
             node.replace(exp.null() if value is None else exp.Literal.string(value))
 
@@ -289,8 +291,8 @@ class _Replacing:
         except NotFoundError as error:
             if view is not None:
                 raise
-            place = "[{},{}]".format(*place_of(node.this))
-            message = error.message.replace("[1,1]", place, 1)
+            position = "[{},{}]".format(*place_of(node.this))
+            message = error.message.replace("[1,1]", position, 1)
             raise NotFoundError(message, status=error.status, code=error.code) from None
 
     def _own_name(self, table: StoredTable, moment: PastVersion | None) -> str:
@@ -319,7 +321,7 @@ class _Replacing:
             chosen: list[Any] = [exp.column(name.copy()) for name in shown]
         else:
             own = [exp.column(exp.to_identifier(name, quoted=True)) for name in view.names]
-            chosen = [exp.alias_(one, name) for one, name in zip(own, shown, strict=True)]
+            chosen = [exp.alias_(column, name) for column, name in zip(own, shown, strict=True)]
         return exp.select(*chosen).from_(exp.Subquery(this=query, alias=alias))
 
 
@@ -371,12 +373,12 @@ def _plain_columns(query: Any) -> tuple[str | None, ...] | None:
     """Return the source column of each output that is a column, or the MIN or MAX of a column."""
     if not isinstance(query, exp.Select) or any(shown.is_star for shown in query.expressions):
         return None
-    found: list[str | None] = []
+    columns: list[str | None] = []
     for shown in query.expressions:
         if isinstance(shown, exp.Aliases):
             return None  # one expression yields several columns
         inner = shown.this if isinstance(shown, exp.Alias) else shown
         if isinstance(inner, (exp.Max, exp.Min)):
             inner = inner.this
-        found.append(inner.name if isinstance(inner, exp.Column) else None)
-    return tuple(found)
+        columns.append(inner.name if isinstance(inner, exp.Column) else None)
+    return tuple(columns)

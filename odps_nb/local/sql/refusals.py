@@ -31,10 +31,10 @@ class QueryNames:
 
 def did_you_mean(name: str, known: Iterable[str], *, cutoff: float = 0.6) -> str:
     """Return ``check the spelling: did you mean x?`` if a name is similar, else ``""``."""
-    by_key = {one.casefold(): one for one in known}
+    by_key = {candidate.casefold(): candidate for candidate in known}
     by_key.pop(name.casefold(), None)  # do not suggest the name itself
     letters = sorted(name.casefold())
-    near = [one for one in by_key if sorted(one) == letters]
+    near = [key for key in by_key if sorted(key) == letters]
     near = near or get_close_matches(name.casefold(), by_key, n=1, cutoff=cutoff)
     return f"check the spelling: did you mean {by_key[near[0]]}?" if near else ""
 
@@ -42,23 +42,23 @@ def did_you_mean(name: str, known: Iterable[str], *, cutoff: float = 0.6) -> str
 def unreadable(error: Any) -> Exception:
     """Return the error for text that sqlglot cannot parse."""
     first = error.errors[0] if getattr(error, "errors", None) else {}
-    said = str(first.get("description", error)).splitlines()[0]
+    message = str(first.get("description", error)).splitlines()[0]
     word = str(first.get("highlight") or "")
     line = first.get("line") or 1
     # sqlglot reports where the word ends; the service reports where it starts
     column = max(1, (first.get("col") or 1) - max(1, len(word)) + 1)
-    return errors.parse_failed(_parser_words(said, word), at=(line, column))
+    return errors.parse_failed(_parser_words(message, word), at=(line, column))
 
 
-def _parser_words(said: str, word: str) -> str:
-    if said.startswith("Expecting"):
-        return f"expected {said.removeprefix('Expecting ')}, found {word!r}"
-    if said.startswith("Required keyword"):
+def _parser_words(message: str, word: str) -> str:
+    if message.startswith("Expecting"):
+        return f"expected {message.removeprefix('Expecting ')}, found {word!r}"
+    if message.startswith("Required keyword"):
         return f"an expression is missing after {word!r}"
-    if found := re.search(r"arguments \((\d+)\) is greater than .* \((\d+)\)", said):
-        return f"the function accepts at most {found[2]} arguments, not {found[1]}"
-    if "all its arguments" in said:
-        return said
+    if match := re.search(r"arguments \((\d+)\) is greater than .* \((\d+)\)", message):
+        return f"the function accepts at most {match[2]} arguments, not {match[1]}"
+    if "all its arguments" in message:
+        return message
     return f"{word!r} is not expected here" if word else "the text cannot be parsed"
 
 
@@ -66,14 +66,14 @@ _QUOTED = r"[\"']([^\"']+)[\"']"
 Refusal = Callable[[re.Match[str], QueryNames], Exception]
 
 
-def refusal(said: str, names: QueryNames) -> Exception:
+def refusal(message: str, names: QueryNames) -> Exception:
     """Return the error for DuckDB's error message about a query."""
-    kind, _, rest = said.partition(": ")
+    kind, _, rest = message.partition(": ")
     if not kind.endswith("Error"):
-        kind, rest = "Error", said
+        kind, rest = "Error", message
     for pattern, answer in _KNOWN:
-        if found := re.search(pattern, rest):
-            return answer(found, names)
+        if match := re.search(pattern, rest):
+            return answer(match, names)
     plain = _plain(rest)
     if kind in ("Parser Error", "Binder Error", "Catalog Error"):
         return _semantic(f"the query cannot be run: {plain}")
@@ -106,8 +106,8 @@ def _says(message: str, advice: str, *, plain: bool = False) -> Refusal:
     error refers to the position of that name. With ``plain``, the groups are types, not names.
     """
 
-    def answer(found: re.Match[str], names: QueryNames) -> Exception:
-        groups = [_plain(group) for group in found.groups()] if plain else found.groups()
+    def answer(match: re.Match[str], names: QueryNames) -> Exception:
+        groups = [_plain(group) for group in match.groups()] if plain else match.groups()
         at = names.columns.get(groups[0].casefold(), (1, 1)) if groups else (1, 1)
         return _semantic(message.format(*groups), at, advice.format(*groups))
 
@@ -116,11 +116,11 @@ def _says(message: str, advice: str, *, plain: bool = False) -> Refusal:
 
 def _fails(message: str, advice: str) -> Refusal:
     """Return a factory of computation errors; ``{0}`` is the first group of the matched pattern."""
-    return lambda found, _names: _failure(message.format(*found.groups()), advice)
+    return lambda match, _names: _failure(message.format(*match.groups()), advice)
 
 
-def _no_table(found: re.Match[str], names: QueryNames) -> Exception:
-    name = found[1].rpartition(".")[2]
+def _no_table(match: re.Match[str], names: QueryNames) -> Exception:
+    name = match[1].rpartition(".")[2]
     listed = f"check the names in FROM: {shorten(', '.join(names.known_tables), _SHOWN)}"
     return _semantic(
         f"there is no table or alias {name} in FROM",
@@ -129,13 +129,13 @@ def _no_table(found: re.Match[str], names: QueryNames) -> Exception:
     )
 
 
-def _no_function(found: re.Match[str], names: QueryNames) -> Exception:
-    at = names.functions.get(found[1].casefold(), (1, 1))
-    return errors.lacks_function(found[1], is_sure=False, at=at)
+def _no_function(match: re.Match[str], names: QueryNames) -> Exception:
+    at = names.functions.get(match[1].casefold(), (1, 1))
+    return errors.lacks_function(match[1], is_sure=False, at=at)
 
 
-def _arguments(found: re.Match[str], names: QueryNames) -> Exception:
-    name = found[1].removeprefix("mc_")
+def _arguments(match: re.Match[str], names: QueryNames) -> Exception:
+    name = match[1].removeprefix("mc_")
     known = name.casefold() in names.functions
     return _semantic(
         f"{'the' if known else 'the internal'} function {name} does not accept these arguments",
@@ -144,10 +144,10 @@ def _arguments(found: re.Match[str], names: QueryNames) -> Exception:
     )
 
 
-def _not_converted(found: re.Match[str], _names: QueryNames) -> Exception:
-    kind = _DUCK_NAMES.get(found[2].split("(")[0], found[2])
+def _not_converted(match: re.Match[str], _names: QueryNames) -> Exception:
+    kind = _DUCK_NAMES.get(match[2].split("(")[0], match[2])
     return _failure(
-        f"the value {found[1]!r} cannot be converted to {kind}",
+        f"the value {match[1]!r} cannot be converted to {kind}",
         "compare values of the same type, or cast only text that can be converted",
     )
 

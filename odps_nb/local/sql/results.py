@@ -49,10 +49,10 @@ def stored_rows(folder: DataFolder, table: StoredTable, segments: Sequence[Segme
     for segment in segments:
         condition: Any = None
         for key, value in segment.spec:
-            one = pc.field(key) == constant(value, types[key], key)
-            condition = one if condition is None else condition & one
+            comparison = pc.field(key) == constant(value, types[key], key)
+            condition = comparison if condition is None else condition & comparison
         files.append((str(folder.row_file(segment.name)), condition))
-    fields = [pa.field(one.name, with_leaf_types(one.type, None, _narrow)) for one in schema]
+    fields = [pa.field(field.name, with_leaf_types(field.type, None, _narrow)) for field in schema]
     mixed = far and any(segment.name.endswith(FINE) for segment in segments)
     return StoredRows(
         schema=pa.schema(fields), files=tuple(files), mixed=mixed, stored=table.stored
@@ -67,30 +67,34 @@ def _narrow(kind: pa.DataType, _odps: OdpsType | None) -> pa.DataType:
 
 def _stored_types(query: TranslatedQuery) -> dict[str, OdpsType]:
     """Return the stored types of columns by name, without names whose type differs by table."""
-    found: dict[str, OdpsType | None] = {}
+    types: dict[str, OdpsType | None] = {}
     for table in query.named:
         for column in table.schema:
             key = column.name.casefold()
-            same = found.setdefault(key, column.type)
+            same = types.setdefault(key, column.type)
             if same != column.type:
-                found[key] = None
-    return {key: odps for key, odps in found.items() if odps is not None}
+                types[key] = None
+    return {key: odps for key, odps in types.items() if odps is not None}
 
 
 def typed_rows(run: QueryRun, query: TranslatedQuery) -> ResultRows:
     """Return a query's rows, converted lazily to MaxCompute types."""
-    found, stored = run.describe(query.sql), _stored_types(query)
+    described, stored = run.describe(query.sql), _stored_types(query)
     columns = []
     names: set[str] = set()
-    for index, (name, spelled) in enumerate(zip(found.columns, found.types, strict=True)):
-        arrow = found.schema.field(index).type
+    for index, (name, spelled) in enumerate(zip(described.columns, described.types, strict=True)):
+        arrow = described.schema.field(index).type
         odps = result_type(spelled, arrow)
-        if query.kind(index, len(found.columns)) == "TIMESTAMPNTZ" and pa.types.is_timestamp(arrow):
+        if query.kind(index, len(described.columns)) == "TIMESTAMPNTZ" and pa.types.is_timestamp(
+            arrow
+        ):
             odps = PrimitiveType(TypeCode.TIMESTAMP_NTZ)
         source = name if query.plain_columns is None else query.plain_columns[index]
-        kept = stored.get((source or "").casefold())
-        if kept is not None and _plain_spelling(duck_type(kept)) == _plain_spelling(spelled):
-            odps = kept
+        stored_type = stored.get((source or "").casefold())
+        if stored_type is not None and _plain_spelling(duck_type(stored_type)) == _plain_spelling(
+            spelled
+        ):
+            odps = stored_type
         shown = name
         while shown.casefold() in names:
             shown = f"{shown}_{index}"
@@ -121,8 +125,8 @@ def explained(run: QueryRun, query: TranslatedQuery) -> ResultRows:
 def output_of(run: QueryRun, query: TranslatedQuery) -> ResultRows:
     """Return the columns of a valid query as JSON (the vendor's ODBC driver, ``client.cpp``)."""
     columns = [
-        {"name": one.name, "type": format_type(one.type)}
-        for one in typed_rows(run, query).schema.columns
+        {"name": column.name, "type": format_type(column.type)}
+        for column in typed_rows(run, query).schema.columns
     ]
     return text_rows(("output",), [(json.dumps({"columns": columns}, ensure_ascii=False),)])
 

@@ -40,7 +40,7 @@ def _sampled(node: Any, _types: Types) -> Any:
     while isinstance(whole.parent, (exp.Window, exp.Filter)) and whole.arg_key == "this":
         whole = whole.parent
     counted = whole.copy()
-    inner = next(one for one in counted.walk() if isinstance(one, exp.StddevSamp))
+    inner = next(child for child in counted.walk() if isinstance(child, exp.StddevSamp))
     count = exp.Count(this=inner.this.copy())
     if inner is counted:
         counted = count
@@ -50,7 +50,7 @@ def _sampled(node: Any, _types: Types) -> Any:
         this=exp.Nullif(this=counted, expression=exp.Literal.number(0)),
         expression=exp.cast(exp.Literal.number(0), "double"),
     )
-    wrap(whole, lambda one: exp.Coalesce(this=one, expressions=[zero]))
+    wrap(whole, lambda aggregate: exp.Coalesce(this=aggregate, expressions=[zero]))
     return node
 
 
@@ -71,8 +71,8 @@ def _sized(node: Any, types: Types) -> Any:
 def _truncated(node: Any, types: Types) -> Any:
     """Rewrite TRUNC of a number, or of a date with a unit (the Hive-compatible form)."""
     value, *rest = node.expressions or [None]
-    places = rest[0] if rest else exp.Literal.number(0)
-    number = places.this if isinstance(places, exp.Neg) else places
+    decimals = rest[0] if rest else exp.Literal.number(0)
+    number = decimals.this if isinstance(decimals, exp.Neg) else decimals
     if value is None or len(rest) > 1 or not isinstance(number, exp.Literal):
         raise errors.semantic(
             "TRUNC requires a number and a constant number of decimal places",
@@ -81,18 +81,18 @@ def _truncated(node: Any, types: Types) -> Any:
     if number.is_string:
         node.set("this", "mc_trunc_date")
         return node
-    digits = max(-_PLACES, min(_PLACES, int(number.this) * (-1 if number is not places else 1)))
+    digits = max(-_PLACES, min(_PLACES, int(number.this) * (-1 if number is not decimals else 1)))
     unit: Any = exp.Literal.number(10**-digits)
     if digits > 0:
         spelled = exp.Literal.string(f"1e-{digits}")
         unit = exp.cast(spelled, f"DECIMAL({digits + 1}, {digits})")
     if types.name(value) == "DECIMAL":
         rest_of = exp.Mod(this=value.copy(), expression=unit)
-        made: Any = exp.paren(exp.Sub(this=value, expression=rest_of))
+        truncated: Any = exp.paren(exp.Sub(this=value, expression=rest_of))
     else:
-        made = call("mc_trunc", value, unit)
-    node.replace(made)
-    return made
+        truncated = call("mc_trunc", value, unit)
+    node.replace(truncated)
+    return truncated
 
 
 def _lengthb(node: Any, types: Types) -> Any:

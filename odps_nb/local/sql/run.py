@@ -124,7 +124,7 @@ class Job:
     def changed(self, name: TableName, rows: int, additions: Sequence[Addition]) -> None:
         """Count rows that the statement changed."""
         shown = replace(name, schema=None) if name.schema == DEFAULT_SCHEMA else name
-        self.outputs[str(shown)] = [rows, sum(one.file.disk_bytes for one in additions)]
+        self.outputs[str(shown)] = [rows, sum(addition.file.disk_bytes for addition in additions)]
 
 
 class SqlRunner:
@@ -206,7 +206,7 @@ class SqlRunner:
             advice = "pass a partitioned table to MAX_PT"
             raise errors.semantic(f"{table.name} has no partitions", advice=advice)
         segments = self._snapshots.visible(table)
-        return max((one.spec.items[0][1] for one in segments if one.rows), default=None)
+        return max((segment.spec.items[0][1] for segment in segments if segment.rows), default=None)
 
     def _open(
         self,
@@ -281,10 +281,10 @@ class SqlRunner:
         target = insert_target(table, statement)
         into = tuple(column.type.code for column in target.fed(statement.choices))
         run, query = self._open(statement.query, job, into=into, exact=bool(statement.choices))
-        found = run.describe(query.sql)
-        target, spec = target.matching(len(found.columns)), target.spec
+        described = run.describe(query.sql)
+        target, spec = target.matching(len(described.columns)), target.spec
         fed = target.fed(statement.choices)
-        sql = converted(found, query, fed, job.place, numbered=bool(statement.choices))
+        sql = converted(described, query, fed, job.place, numbered=bool(statement.choices))
         ingest = Ingest(self._folder, table, spec, self._blobs, one_unit=True)
         stack.enter_context(ingest)
         changed = 0
@@ -354,7 +354,7 @@ class SqlRunner:
                     ingest.write(batch)
                 additions = ingest.finish()
                 fill = partial(self._publisher.publish, additions=additions, one_unit=True)
-                job.changed(name, sum(one.file.rows for one in additions), additions)
+                job.changed(name, sum(addition.file.rows for addition in additions), additions)
         if statement.or_replace and self._catalog.find_table(name) is not None:
             self._snapshots.drop_table(changed_table(self._catalog, place, statement.name))
         self._catalog.create_table(
@@ -455,9 +455,9 @@ class SqlRunner:
 
         def fill(table: StoredTable) -> None:
             chosen = covered(specs)
-            for one in self._catalog.partitions(source):
-                if not specs or chosen(one.spec):
-                    self._catalog.ensure_partition(table, one.spec)
+            for partition in self._catalog.partitions(source):
+                if not specs or chosen(partition.spec):
+                    self._catalog.ensure_partition(table, partition.spec)
             self._publisher.copy(source, table, specs)
 
         self._catalog.create_table(
@@ -481,8 +481,8 @@ def _columns_of_view(statement: CreateView, columns: tuple[Column, ...]) -> tupl
             f"the query returns {len(columns)} columns, but the view lists {len(statement.columns)}"
         )
     return tuple(
-        replace(column, name=given, comment=comment)
-        for column, (given, comment) in zip(columns, statement.columns, strict=True)
+        replace(column, name=name, comment=comment)
+        for column, (name, comment) in zip(columns, statement.columns, strict=True)
     )
 
 

@@ -59,20 +59,20 @@ def unite(query: Any, types: Types, into: Sequence[TypeCode] = ()) -> bool:
     not a time raises an error when the query runs. In VALUES for a text column (``into``), each
     row keeps its type.
     """
-    found = False
+    was_cast = False
     for node in list(query.find_all(exp.SetOperation, exp.Values)):
         rows = [] if isinstance(node.parent, exp.SetOperation) else list(_rows(node))
         if len({len(row) for row in rows}) != 1:
             continue
         codes = into if isinstance(node, exp.Values) and len(into) == len(rows[0]) else ()
         for column, code in zip_longest(zip(*rows, strict=True), codes):
-            names = [types.name(one) for one in column]
+            names = [types.name(value) for value in column]
             wider = max(set(names) & set(_INSTANTS), default=None)
             for value, name in zip(column, names, strict=True):
                 if wider is not None and name in _READ and code not in CLOCKS:
-                    found = True
+                    was_cast = True
                     wrap(value, partial(cast, name=wider))
-    return found
+    return was_cast
 
 
 def _rows(node: Any) -> Iterator[list[Any]]:
@@ -101,13 +101,13 @@ class _Placing:
         """Convert operands to one type if an instant or text is among them."""
         gives = isinstance(node, (exp.Greatest, exp.Least, exp.Array, exp.Lag, exp.Lead))
         for values in (*operands(node), *looked_up(node)):
-            names = [self._types.name(one) for one in values]
+            names = [self._types.name(value) for value in values]
             instant = next((name for name in names if name in _INSTANTS), None)
             for value, name in zip(values, names, strict=True):
                 if instant is not None and name in _READ:
                     self._clock.read(value, instant, is_text=name in _TEXTS, strict=gives)
         values = choices(node)
-        names = [self._types.name(one) for one in values]
+        names = [self._types.name(value) for value in values]
         is_text = any(name in _TEXTS for name in names)
         instant = next((name for name in names if name in _INSTANTS), None)
         for value, name in zip(values, names, strict=True):
@@ -144,9 +144,9 @@ class _Placing:
     def _read_arguments(self, node: Any) -> None:
         """Convert text arguments of time functions to times."""
         if isinstance(node, exp.Anonymous) and node.name.upper() in _OF_INSTANTS:
-            for one in node.expressions:
-                if (name := self._types.name(one)) in _READ:
-                    self._clock.read(one, "DATETIME", is_text=name in _TEXTS)
+            for argument in node.expressions:
+                if (name := self._types.name(argument)) in _READ:
+                    self._clock.read(argument, "DATETIME", is_text=name in _TEXTS)
         elif isinstance(node, exp.ArrayContains):
             self._contain(node.expression, self._types.element(node.this))
         elif isinstance(node, _CLOCK_PARTS):
@@ -156,15 +156,15 @@ class _Placing:
                 self._clock.read_clock(value)
 
     def _cast(self, node: Any) -> None:
-        wanted, given = type_name(node.to), self._types.name(node.this)
-        if wanted in _FINE and given in _FINE:
-            self._clock.cast_fine(node, given, wanted)
-        elif wanted in _INSTANTS and given in _READ:
+        target, source = type_name(node.to), self._types.name(node.this)
+        if target in _FINE and source in _FINE:
+            self._clock.cast_fine(node, source, target)
+        elif target in _INSTANTS and source in _READ:
             if not (isinstance(node.this, exp.Literal) and is_read(node.this)):
-                self._clock.cast(node, wanted, is_text=given in _TEXTS)
-        elif wanted == "TIMESTAMPNTZ" and given in _TEXTS:
+                self._clock.cast(node, target, is_text=source in _TEXTS)
+        elif target == "TIMESTAMPNTZ" and source in _TEXTS:
             self._clock.read_fine(node)
-        elif not self._clock.is_utc and (wanted in _READ or self._types.element(node) in _TEXTS):
+        elif not self._clock.is_utc and (target in _READ or self._types.element(node) in _TEXTS):
             self._show(node.this)
 
     def _contain(self, value: Any, element: str) -> None:
@@ -201,8 +201,8 @@ class _Placing:
             if self._types.name(node.this) in _INSTANTS:
                 self._clock.compute(node, node.this, "TIMESTAMP")
             return
-        for one in list(node.iter_expressions()):
-            inner = one
+        for argument in list(node.iter_expressions()):
+            inner = argument
             while isinstance(inner, (exp.TsOrDsToDate, exp.TimeStrToTime)):
                 inner = inner.this  # the parser added this node around the argument
             self._show(inner)

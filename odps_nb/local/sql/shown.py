@@ -37,21 +37,21 @@ class ShowRunner:
                 project, schema = (statement.name or (place.project,))[-1], None
             place.rights.require(place.owner, project, Right.QUERY)
             if statement.what == "tables":
-                names = (one.name.table for one in self._catalog.tables(project, schema))
+                names = (table.name.table for table in self._catalog.tables(project, schema))
             elif self._catalog.has_schemas(project):
                 names = self._catalog.schemas(project)
             else:  # the text of the real service (aliyun/dbt-maxcompute, its README and tests)
                 text = "Failed to run ddltask - Invalid database operations on two-tier model"
                 raise errors.invalid(f"ODPS-0110061: {text}", code="ODPS-0110061")
-            found = [(name,) for name in names if fnmatch.fnmatch(name, statement.pattern)]
-            return text_rows((f"{statement.what[:-1]}_name",), found)
+            matches = [(name,) for name in names if fnmatch.fnmatch(name, statement.pattern)]
+            return text_rows((f"{statement.what[:-1]}_name",), matches)
         table = place.named(self._catalog, statement.name)
         if statement.what == "create":
             return text_rows(("statement",), [(definition_of(table),)])
         if statement.what == "partitions":
             within = table.spec(statement.within or PartitionSpec())
             specs = (p.spec for p in self._catalog.partitions(table) if within.covers(p.spec))
-            return text_rows(("partition",), [(str(one).replace(",", "/"),) for one in specs])
+            return text_rows(("partition",), [(str(spec).replace(",", "/"),) for spec in specs])
         return self._described(statement, table, place)
 
     def _described(self, statement: Show, table: StoredTable, place: Place) -> ResultRows:
@@ -92,19 +92,19 @@ class ShowRunner:
         yield "partitioned by", ", ".join(keys)
         yield "primary key", ", ".join(table.key_columns)
         yield "is view", str(table.view is not None).lower()
-        yield "rows", str(sum(one.rows for one in segments))
-        yield "bytes", str(sum(one.raw_bytes for one in segments))
+        yield "rows", str(sum(segment.rows for segment in segments))
+        yield "bytes", str(sum(segment.raw_bytes for segment in segments))
         yield "files", str(len(segments))
 
     def _facts_of_partition(
         self, table: StoredTable, spec: PartitionSpec, place: Place
     ) -> Iterator[tuple[str, str]]:
-        found = self._catalog.partition(table, spec)
-        yield "partition", str(found.spec).replace(",", "/")
-        yield from _times(found.created, found.modified, place)
-        yield "rows", str(found.rows)
-        yield "bytes", str(found.raw_bytes)
-        yield "files", str(found.files)
+        partition = self._catalog.partition(table, spec)
+        yield "partition", str(partition.spec).replace(",", "/")
+        yield from _times(partition.created, partition.modified, place)
+        yield "rows", str(partition.rows)
+        yield "bytes", str(partition.raw_bytes)
+        yield "files", str(partition.files)
 
 
 def definition_of(table: StoredTable) -> str:
@@ -122,7 +122,11 @@ def definition_of(table: StoredTable) -> str:
         return "\n".join(filter(None, lines))
     keys = ", ".join(map(quoted, table.key_columns))
     columns = [*map(_column, table.schema.columns), *([f"PRIMARY KEY ({keys})"] if keys else [])]
-    lines = [f"CREATE TABLE IF NOT EXISTS {name} (", ",\n".join(f"  {one}" for one in columns), ")"]
+    lines = [
+        f"CREATE TABLE IF NOT EXISTS {name} (",
+        ",\n".join(f"  {column}" for column in columns),
+        ")",
+    ]
     lines.append(comment)
     if table.is_partitioned:
         keys = ", ".join(map(_column, table.schema.partition_columns))

@@ -43,55 +43,59 @@ class SessionClock:
         self._zone, self._fine = zone_of(name), fine
         self.is_utc = self._zone.key in _UTC
 
-    def read(self, node: Any, wanted: str, *, is_text: bool = False, strict: bool = False) -> None:
+    def read(self, node: Any, target: str, *, is_text: bool = False, strict: bool = False) -> None:
         """Convert text or a local time to an instant. With ``strict``, invalid text is an error."""
         if isinstance(node, exp.Literal) and is_read(node):
-            if found := _CLOCK.fullmatch(node.this):
-                node.set("this", _in_utc(found, self._zone))
-                if wanted == "TIMESTAMP" and _is_far(node.this):
+            if match := _CLOCK.fullmatch(node.this):
+                node.set("this", _in_utc(match, self._zone))
+                if target == "TIMESTAMP" and _is_far(node.this):
                     _in_micros(compared_with(node))
             # cast, because no other operand determines the constant's type
             if isinstance(node.parent, (exp.Alias, exp.Select)):
-                wrap(node, lambda text: cast(text, _DUCK[wanted]))
+                wrap(node, lambda text: cast(text, _DUCK[target]))
         elif is_text:
             kind = exp.Cast if strict or isinstance(node, exp.Literal) else exp.TryCast
-            wrap(node, lambda text: self._of_text(text, wanted, kind))
+            wrap(node, lambda text: self._of_text(text, target, kind))
         else:
-            wrap(node, lambda clock: self._of_clock(clock, wanted))
+            wrap(node, lambda clock: self._of_clock(clock, target))
 
-    def cast(self, node: Any, wanted: str, *, is_text: bool) -> None:
+    def cast(self, node: Any, target: str, *, is_text: bool) -> None:
         """Replace a cast with a conversion of its operand to an instant."""
         if is_text:
-            wrap(node, lambda one: self._of_text(one.this, wanted, type(one)))
+            wrap(node, lambda cast_node: self._of_text(cast_node.this, target, type(cast_node)))
         elif not self.is_utc:
-            wrap(node, lambda one: self._of_clock(one, wanted))
+            wrap(node, lambda cast_node: self._of_clock(cast_node, target))
 
-    def cast_fine(self, node: Any, given: str, wanted: str) -> None:
+    def cast_fine(self, node: Any, source: str, target: str) -> None:
         """Replace a cast between TIMESTAMP and a local time with one that keeps all digits."""
 
-        def made(one: Any) -> Any:
-            if given == wanted or self.is_utc:
-                return exp.Paren(this=one.this)
-            return self._local(one.this) if given == "TIMESTAMP" else self._moved(one.this)
+        def convert(cast_node: Any) -> Any:
+            if source == target or self.is_utc:
+                return exp.Paren(this=cast_node.this)
+            return (
+                self._local(cast_node.this)
+                if source == "TIMESTAMP"
+                else self._moved(cast_node.this)
+            )
 
-        wrap(node, made)
+        wrap(node, convert)
 
     def read_clock(self, node: Any) -> None:
         """Convert text or a time to a local time in microseconds, in place."""
-        wrap(node, lambda one: cast(one, "TIMESTAMP", exp.TryCast), typed=False)
+        wrap(node, lambda value: cast(value, "TIMESTAMP", exp.TryCast), typed=False)
 
     def read_fine(self, node: Any) -> None:
         """Replace a cast of text with the local time in the text, including nanoseconds."""
-        wrap(node, lambda one: self._clock_of(one.this, type(one)))
+        wrap(node, lambda cast_node: self._clock_of(cast_node.this, type(cast_node)))
 
     def show(self, node: Any, *, as_text: bool = False, is_instant: bool = True) -> None:
         """Replace an instant with its local time, or with that time as text."""
 
-        def made(inner: Any) -> Any:
+        def convert(inner: Any) -> Any:
             shown = self._local(inner) if is_instant and not self.is_utc else inner
             return cast(shown, "TEXT") if as_text else shown
 
-        wrap(node, made, typed=False)
+        wrap(node, convert, typed=False)
 
     def show_each(self, node: Any) -> None:
         """Replace an array of instants with an array of their local times."""
@@ -106,15 +110,15 @@ class SessionClock:
         shown = self._local(call("mc_from_unixtime", node.this))
         wrap(node, lambda _: exp.TimeToStr(this=shown, format=form))
 
-    def compute(self, node: Any, source: Any, wanted: str) -> None:
+    def compute(self, node: Any, source: Any, target: str) -> None:
         """Make a node compute with the local time of an instant, and convert the result back."""
-        kept = source.copy()
+        original = source.copy()
         self.show(source)
 
-        def made(inner: Any) -> Any:
-            return self._cut(call("mc_back", inner, kept, self._name()), wanted)
+        def convert(inner: Any) -> Any:
+            return self._cut(call("mc_back", inner, original, self._name()), target)
 
-        wrap(node, made)
+        wrap(node, convert)
 
     def now(self, node: Any) -> None:
         """Remove the zone of the current time; take the current date and zone from the session."""
@@ -126,24 +130,24 @@ class SessionClock:
             moment = cast(self._local(moment), "DATE")
         wrap(node, lambda _: moment)
 
-    def _of_clock(self, clock: Any, wanted: str) -> Any:
-        clock = self._cut(clock, wanted)
-        return clock if wanted in _CUT and self.is_utc else self._cut(self._moved(clock), wanted)
+    def _of_clock(self, clock: Any, target: str) -> Any:
+        clock = self._cut(clock, target)
+        return clock if target in _CUT and self.is_utc else self._cut(self._moved(clock), target)
 
     def _moved(self, clock: Any) -> Any:
         return call("mc_time", clock) if self.is_utc else call("mc_instant", clock, self._name())
 
-    def _of_text(self, text: Any, wanted: str, kind: Any) -> Any:
+    def _of_text(self, text: Any, target: str, kind: Any) -> Any:
         copy = text.copy()
-        clock = cast(copy, "TIMESTAMP", kind) if wanted in _CUT else self._clock_of(copy, kind)
-        return self._cut(call("mc_text", clock, text, self._name()), wanted)
+        clock = cast(copy, "TIMESTAMP", kind) if target in _CUT else self._clock_of(copy, kind)
+        return self._cut(call("mc_text", clock, text, self._name()), target)
 
     def _clock_of(self, text: Any, kind: Any) -> Any:
         name, unit = ("mc_near", "TIMESTAMP_NS") if self._fine else ("mc_micro", "TIMESTAMP")
         return cast(call(name, text), unit, kind)
 
-    def _cut(self, value: Any, wanted: str) -> Any:
-        return cast(value, _DUCK[wanted]) if wanted in _CUT else value
+    def _cut(self, value: Any, target: str) -> Any:
+        return cast(value, _DUCK[target]) if target in _CUT else value
 
     def _local(self, instant: Any) -> Any:
         return call("mc_local", instant, self._name())
@@ -170,10 +174,10 @@ def constants_in_utc(query: Any, name: str, types: Mapping[str, set[TypeCode]]) 
         text = node.this
         if not (isinstance(text, exp.Literal) and text.is_string):
             continue
-        if found := _CLOCK.fullmatch(text.this):
+        if match := _CLOCK.fullmatch(text.this):
             column = compared_with(node)
             met = set() if column is None else types.get(column.name.casefold(), set())
-            _place(node, found, zone, met)
+            _place(node, match, zone, met)
             _fit(node, column)
 
 
@@ -187,10 +191,10 @@ def _split_ranges(query: Any) -> None:
             range_.replace(exp.paren(exp.and_(above, below, copy=False), copy=False))
 
 
-def _place(node: Any, found: re.Match[str], zone: ZoneInfo, met: set[TypeCode]) -> None:
+def _place(node: Any, match: re.Match[str], zone: ZoneInfo, met: set[TypeCode]) -> None:
     """Rewrite a constant in UTC; keep it if it is compared with columns without a time zone."""
     kinds = exp.DataType.Type
-    if node.to.this == kinds.DATE and found[2] is None and met and met <= _TIMES:
+    if node.to.this == kinds.DATE and match[2] is None and met and met <= _TIMES:
         node.to.set("this", kinds.TIMESTAMP)
         forget(node)
     if node.to.this not in (kinds.TIMESTAMP, kinds.DATETIME):
@@ -198,17 +202,17 @@ def _place(node: Any, found: re.Match[str], zone: ZoneInfo, met: set[TypeCode]) 
     if met and met <= _CLOCKS:
         forget(node)  # both sides are local times, so the column is not converted either
     else:
-        node.this.set("this", _in_utc(found, zone))
+        node.this.set("this", _in_utc(match, zone))
 
 
 def _fit(node: Any, column: Any | None) -> None:
     """Choose the DuckDB type of a constant: TIMESTAMP_NS for nanoseconds, otherwise TIMESTAMP."""
     kinds = exp.DataType.Type
-    found = _CLOCK.fullmatch(node.this.this)
-    if found is None or node.to.this not in (kinds.TIMESTAMP, kinds.TIMESTAMPNTZ, kinds.DATETIME):
+    match = _CLOCK.fullmatch(node.this.this)
+    if match is None or node.to.this not in (kinds.TIMESTAMP, kinds.TIMESTAMPNTZ, kinds.DATETIME):
         return
-    fraction = (found[3] or ".").rstrip("0")
-    clock = f"{found[1]} {found[2] or '00:00:00'}{fraction:0<10}"
+    fraction = (match[3] or ".").rstrip("0")
+    clock = f"{match[1]} {match[2] or '00:00:00'}{fraction:0<10}"
     if not _FIRST <= clock <= _LAST:
         _in_micros(column)
     elif len(fraction) > len(".123456"):
@@ -228,21 +232,21 @@ def _in_micros(column: Any | None) -> None:
         column.replace(call("mc_micros", column.copy()))
 
 
-def _in_utc(found: re.Match[str], zone: ZoneInfo) -> str:
+def _in_utc(match: re.Match[str], zone: ZoneInfo) -> str:
     try:
-        clock = datetime.fromisoformat(f"{found[1]} {found[2] or '00:00:00'}{found[4] or ''}")
-        moment = (clock if found[4] else clock.replace(tzinfo=zone)).astimezone(UTC)
+        clock = datetime.fromisoformat(f"{match[1]} {match[2] or '00:00:00'}{match[4] or ''}")
+        moment = (clock if match[4] else clock.replace(tzinfo=zone)).astimezone(UTC)
     except OverflowError:
         raise errors.invalid(
             errors.with_advice(
-                f"ODPS-0121095: the time {found[0]!r} of {zone.key} is before the year 1 or after "
+                f"ODPS-0121095: the time {match[0]!r} of {zone.key} is before the year 1 or after "
                 "the year 9999 in UTC",
                 f"use a time at least one day away from that limit, or set {ZONE} to UTC",
             )
         ) from None
     except ValueError:
-        return found[0]  # DuckDB rejects it
-    return f"{moment.replace(tzinfo=None).isoformat(sep=' ')}{found[3] or ''}"
+        return match[0]  # DuckDB rejects it
+    return f"{moment.replace(tzinfo=None).isoformat(sep=' ')}{match[3] or ''}"
 
 
 def spell_intervals(query: Any) -> None:
@@ -257,11 +261,11 @@ def spell_intervals(query: Any) -> None:
             if "." in text and not (is_second and _SECONDS.fullmatch(text)):
                 raise errors.lacks(f"fractions of an interval such as {text[:40]!r}", is_sure=False)
             continue
-        if found := _DAY_TIME.fullmatch(text):
-            sign, days, clock, _ = found.groups()
+        if match := _DAY_TIME.fullmatch(text):
+            sign, days, clock, _ = match.groups()
             spelled = f"{sign}{days} days {sign}{clock}"
-        elif found := _YEAR_MONTH.fullmatch(text):
-            sign, years, months = found.groups()
+        elif match := _YEAR_MONTH.fullmatch(text):
+            sign, years, months = match.groups()
             spelled = f"{sign}{years} years {sign}{months} months"
         else:
             raise errors.lacks(f"intervals of nanoseconds such as {text[:40]!r}", is_sure=True)

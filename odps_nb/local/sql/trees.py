@@ -39,11 +39,11 @@ def forget(node: Any) -> None:
 
 def wrap(node: Any, make: Callable[[Any], Any], *, mark_of: Any = None, typed: bool = True) -> None:
     """Replace a node with an expression built from it; with ``typed``, keep the node's type."""
-    place = exp.Placeholder()
-    node.replace(place)
-    made = make(node)
-    made.meta[MARK] = (mark_of or node).meta.get(MARK, -1) if typed else -1
-    place.replace(made)
+    placeholder = exp.Placeholder()
+    node.replace(placeholder)
+    replacement = make(node)
+    replacement.meta[MARK] = (mark_of or node).meta.get(MARK, -1) if typed else -1
+    placeholder.replace(replacement)
 
 
 def place_of(node: Any) -> tuple[int, int]:
@@ -71,7 +71,7 @@ def operands(node: Any, *, computed: bool = False) -> Iterator[list[Any]]:
     elif isinstance(node, exp.DecodeCase):
         yield [*node.expressions[:1], *node.expressions[1:-1:2]]
     elif isinstance(node, exp.Case) and node.args.get("this") is not None:
-        yield [node.this, *(one.this for one in node.args["ifs"])]
+        yield [node.this, *(branch.this for branch in node.args["ifs"])]
     if computed:
         yield choices(node)
 
@@ -81,21 +81,24 @@ def choices(node: Any) -> list[Any]:
     if isinstance(node, exp.Coalesce):
         return [node.this, *node.expressions]
     if isinstance(node, (exp.If, exp.Nvl2)) and not isinstance(node.parent, exp.Case):
-        return [one for key in ("true", "false") if (one := node.args.get(key)) is not None]
+        return [branch for key in ("true", "false") if (branch := node.args.get(key)) is not None]
     if isinstance(node, exp.Case):
         default = node.args.get("default")
-        return [*(one.args["true"] for one in node.args["ifs"]), *([default] if default else [])]
+        return [
+            *(branch.args["true"] for branch in node.args["ifs"]),
+            *([default] if default else []),
+        ]
     if isinstance(node, exp.DecodeCase):
-        given = node.expressions
-        return [*given[2::2], *(given[-1:] if len(given) % 2 == 0 else [])]
+        arguments = node.expressions
+        return [*arguments[2::2], *(arguments[-1:] if len(arguments) % 2 == 0 else [])]
     return []
 
 
 def looked_up(node: Any) -> Iterator[list[Any]]:
     """For ``IN (SELECT …)``, yield each left value with the column that it is compared with."""
     if isinstance(node, exp.In) and node.args.get("query") is not None:
-        given = node.this.expressions if isinstance(node.this, exp.Tuple) else [node.this]
-        rows = [given, *branches(node.args["query"])]
+        left = node.this.expressions if isinstance(node.this, exp.Tuple) else [node.this]
+        rows = [left, *branches(node.args["query"])]
         if len({len(row) for row in rows}) == 1:
             yield from (list(column) for column in zip(*rows, strict=True))
 
@@ -113,6 +116,6 @@ def leaves(query: Any) -> Iterator[Any]:
 
 def branches(query: Any) -> Iterator[list[Any]]:
     """Yield the output expressions of each SELECT of a query; ``[]`` for a SELECT with a star."""
-    for one in leaves(query):
-        if isinstance(one, exp.Select):
-            yield [] if one.is_star else [shown.unalias() for shown in one.expressions]
+    for leaf in leaves(query):
+        if isinstance(leaf, exp.Select):
+            yield [] if leaf.is_star else [shown.unalias() for shown in leaf.expressions]

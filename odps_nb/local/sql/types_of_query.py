@@ -40,7 +40,7 @@ class Types:
 
     def __init__(self, found: Mapping[int, Any], results: Iterable[Any] = ()) -> None:
         self._found = found
-        self.results = tuple(type_name(one.type) for one in results)
+        self.results = tuple(type_name(expression.type) for expression in results)
 
     def name(self, node: Any) -> str:
         """Return the name of a node's type, such as ``DATETIME``; ``""`` if unknown."""
@@ -48,8 +48,8 @@ class Types:
 
     def element(self, node: Any) -> str:
         """Return the name of an array's element type; ``""`` if the node is not an array."""
-        found = self._of(node)
-        return type_name(found.expressions[0]) if type_name(found) in ("ARRAY", "LIST") else ""
+        kind = self._of(node)
+        return type_name(kind.expressions[0]) if type_name(kind) in ("ARRAY", "LIST") else ""
 
     def decimal(self, node: Any) -> Digits | None:
         """Return the precision and scale of a DECIMAL, or those required to hold an integer."""
@@ -79,22 +79,22 @@ def types_of(query: Any, tables: Mapping[str, StoredTable]) -> Types:
     except (SqlglotError, RecursionError):
         return Types({})  # the translation or DuckDB will report the error
     elements = _exploded(typed)
-    found = {
+    types = {
         n.meta[MARK]: elements.get((getattr(n, "table", ""), n.name.casefold()), n.type)
         for n in typed.walk()
         if MARK in n.meta and n.type
     }
     for dot in typed.find_all(exp.Dot):
         if dot.type and MARK not in dot.meta:
-            found[members.get(dot.expression.meta.get(MARK), -1)] = dot.type
-    found |= _variables(typed)
-    found.pop(-1, None)
-    return Types(found, typed.selects)
+            types[members.get(dot.expression.meta.get(MARK), -1)] = dot.type
+    types |= _variables(typed)
+    types.pop(-1, None)
+    return Types(types, typed.selects)
 
 
 def _exploded(query: Any) -> dict[tuple[str, str], Any]:
     """Return the column types of LATERAL VIEWs by (alias, name); sqlglot infers wrong types."""
-    found: dict[tuple[str, str], Any] = {}
+    types: dict[tuple[str, str], Any] = {}
     for view in query.find_all(exp.Lateral):
         if type(view.this) not in (exp.Explode, exp.Posexplode) or not view.this.this.type:
             continue
@@ -102,21 +102,21 @@ def _exploded(query: Any) -> dict[tuple[str, str], Any]:
         if type(view.this) is exp.Posexplode:
             kinds.insert(0, exp.DataType.build("BIGINT"))
         names = [name.casefold() for name in view.alias_column_names]
-        found |= {(view.alias, name): kind for name, kind in zip(names, kinds, strict=False)}
-    return found
+        types |= {(view.alias, name): kind for name, kind in zip(names, kinds, strict=False)}
+    return types
 
 
 def _variables(query: Any) -> dict[int, Any]:
     """Return the types of lambda variables for array elements, by node number (`MARK`)."""
-    found = {}
+    types = {}
     for function in query.find_all(exp.Lambda):
         kind: Any = getattr(function.parent.this, "type", None)
         if type_name(kind) in ("ARRAY", "LIST") and kind.expressions and function.expressions:
             name = function.expressions[0].name
             for node in function.this.find_all(exp.Identifier):
                 if node.name == name and MARK in node.meta:
-                    found[node.meta[MARK]] = kind.expressions[0]
-    return found
+                    types[node.meta[MARK]] = kind.expressions[0]
+    return types
 
 
 def quotient_type(left: Digits, right: Digits) -> Digits:
@@ -166,29 +166,31 @@ def _annotating() -> Any:
         plain = base.EXPRESSION_METADATA.get(kind, {}).get("annotator")
 
         def annotate(annotating: Any, node: Any) -> Any:
-            if (found := rule(node)) is not None:
-                return annotating._set_type(node, found)
+            if (inferred := rule(node)) is not None:
+                return annotating._set_type(node, inferred)
             return node if plain is None else plain(annotating, node)
 
         return {"annotator": annotate}
 
-    made = {kind: annotator(kind, rule) for kind, rule in rules.items()}
-    return type("Annotating", (base,), {"EXPRESSION_METADATA": base.EXPRESSION_METADATA | made})
+    annotators = {kind: annotator(kind, rule) for kind, rule in rules.items()}
+    return type(
+        "Annotating", (base,), {"EXPRESSION_METADATA": base.EXPRESSION_METADATA | annotators}
+    )
 
 
 # Each rule returns the type of a node, or ``None`` for sqlglot's default.
 
 
 def _computed(rule: Callable[[Digits, Digits], Digits], node: Any) -> Any:
-    left, right = (_decimal(one, one.type) for one in (node.left, node.right))
+    left, right = (_decimal(operand, operand.type) for operand in (node.left, node.right))
     if left is None or right is None or not (_is_decimal(node.left) or _is_decimal(node.right)):
         return None
     return _decimal_type(rule(left, right))
 
 
 def _aggregated(rule: Callable[[Digits], Digits], other: Any, node: Any) -> Any:
-    found = _decimal(node.this, node.this.type) if _is_decimal(node.this) else None
-    return other if found is None else _decimal_type(rule(found))
+    digits = _decimal(node.this, node.this.type) if _is_decimal(node.this) else None
+    return other if digits is None else _decimal_type(rule(digits))
 
 
 def _called(node: Any) -> Any:
@@ -231,7 +233,7 @@ def _array_of(kind: Any) -> Any:
 
 def _chosen(node: Any) -> Any:
     """Return the text type if text and instants are mixed, otherwise the type of the instants."""
-    kinds = [one.type for one in choices(node) if one.type is not None]
+    kinds = [choice.type for choice in choices(node) if choice.type is not None]
     texts = [kind for kind in kinds if kind.is_type("text", "varchar", "char")]
     times = [kind for kind in kinds if kind.is_type("datetime", "timestamp")]
     return (texts or times)[0] if times else None
@@ -239,7 +241,7 @@ def _chosen(node: Any) -> Any:
 
 def _compared(node: Any) -> Any:
     """Return the type of the first instant among the operands."""
-    kinds = [one.type for one in (node.this, *node.expressions) if one.type is not None]
+    kinds = [operand.type for operand in (node.this, *node.expressions) if operand.type is not None]
     return next((kind for kind in kinds if kind.is_type("datetime", "timestamp")), None)
 
 
@@ -247,16 +249,20 @@ def _is_decimal(node: Any) -> bool:
     return node.type is not None and bool(node.type.is_type("decimal"))
 
 
-def _decimal(node: Any, found: Any) -> Digits | None:
+def _decimal(node: Any, kind: Any) -> Digits | None:
     if isinstance(node, exp.Literal) and not node.is_string:
         whole, _, fraction = node.this.partition(".")
         if fraction.isdigit() and (not whole or whole.isdigit()):
             return len(whole) + len(fraction), len(fraction)
         return (_WHOLE["INT" if len(whole) < 10 else "BIGINT"], 0) if whole.isdigit() else None
-    name = type_name(found)
+    name = type_name(kind)
     if name == "DECIMAL":
-        given = [int(one.name) for one in found.expressions]
-        return (given[0], given[1] if len(given) > 1 else 0) if given else (_DIGITS, _SCALE)
+        parameters = [int(parameter.name) for parameter in kind.expressions]
+        return (
+            (parameters[0], parameters[1] if len(parameters) > 1 else 0)
+            if parameters
+            else (_DIGITS, _SCALE)
+        )
     return (_WHOLE[name], 0) if name in _WHOLE else None
 
 

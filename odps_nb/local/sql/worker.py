@@ -78,8 +78,8 @@ def _query(
                         _send(answers, {}, rows)
                 answer: dict[str, Any] = {"done": True}
             except Exception as error:  # noqa: BLE001 - the parent raises it
-                said = (str(error).strip() or type(error).__name__).splitlines()[0]
-                answer, has_failed = {"failed": said.replace(spill, "the spill folder")}, True
+                message = (str(error).strip() or type(error).__name__).splitlines()[0]
+                answer, has_failed = {"failed": message.replace(spill, "the spill folder")}, True
             _send(answers, answer)
     if has_failed:
         duck.replace_if_invalid()
@@ -107,8 +107,11 @@ def _register(connection: Any, name: str, rows: StoredRows) -> None:
 
 def _describe(connection: Any, sql: str, answers: BinaryIO) -> None:
     relation = connection.sql(sql)
-    found = {"columns": relation.columns, "types": [str(spelled) for spelled in relation.types]}
-    _send(answers, found, _stream(relation.limit(0).to_arrow_table().schema, []))
+    description = {
+        "columns": relation.columns,
+        "types": [str(spelled) for spelled in relation.types],
+    }
+    _send(answers, description, _stream(relation.limit(0).to_arrow_table().schema, []))
 
 
 def _rows(connection: Any, sql: str) -> Iterator[bytes | memoryview]:
@@ -130,8 +133,8 @@ def _stream(schema: pa.Schema, batches: list[pa.RecordBatch]) -> memoryview:
     return memoryview(sink.getvalue())
 
 
-def _send(answers: BinaryIO, found: Mapping[str, Any], rows: bytes | memoryview = b"") -> None:
-    answers.write(pack(found, rows))
+def _send(answers: BinaryIO, response: Mapping[str, Any], rows: bytes | memoryview = b"") -> None:
+    answers.write(pack(response, rows))
     answers.flush()
 
 

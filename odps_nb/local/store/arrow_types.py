@@ -67,16 +67,17 @@ def arrow_type(
         return pa.timestamp(_ARROW_UNITS[datetime_unit])
     if odps.code in (TypeCode.TIMESTAMP, TypeCode.TIMESTAMP_NTZ):
         return pa.timestamp(_ARROW_UNITS[timestamp_unit])
-    found = _PLAIN.get(odps.code)
-    if found is None:
+    plain_type = _PLAIN.get(odps.code)
+    if plain_type is None:
         raise errors.invalid(f"the type {odps.code.name} is not supported by Arrow reads")
-    return found
+    return plain_type
 
 
 def arrow_schema(columns: Iterable[Column], **units: TimeUnit) -> pa.Schema:
     """Return the Arrow schema of these columns, in the same order."""
     return pa.schema(
-        pa.field(one.name, arrow_type(one.type, **units), nullable=one.nullable) for one in columns
+        pa.field(column.name, arrow_type(column.type, **units), nullable=column.nullable)
+        for column in columns
     )
 
 

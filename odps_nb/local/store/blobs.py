@@ -104,22 +104,24 @@ class BlobStore:
     def find(self, references: Sequence[BlobReference]) -> list[StoredBlob]:
         """Return the referenced blobs in order, or raise 404 for an unknown reference."""
         keys = [_key(reference.raw) for reference in references]
-        found = self._look_up(keys)
+        blobs = self._look_up(keys)
         for reference, key in zip(references, keys, strict=True):
-            if key not in found:
+            if key not in blobs:
                 raise errors.no_such(f"there is no blob {reference!r}")
-        return [found[key] for key in keys]
+        return [blobs[key] for key in keys]
 
     def _look_up(self, keys: Iterable[_Key]) -> dict[_Key, StoredBlob]:
         ids = sorted({key[0] for key in keys if key is not None})
-        found: dict[_Key, StoredBlob] = {}
+        blobs: dict[_Key, StoredBlob] = {}
         for at in range(0, len(ids), _LOOKUP):
-            some = ids[at : at + _LOOKUP]
-            marks = ",".join("?" * len(some))
-            for row in self._db.rows(f"SELECT * FROM blobs WHERE blob_id IN ({marks})", *some):
-                blob = StoredBlob(**{one.name: row[one.name] for one in fields(StoredBlob)})
-                found[blob.blob_id, blob.secret] = blob
-        return found
+            batch = ids[at : at + _LOOKUP]
+            marks = ",".join("?" * len(batch))
+            for row in self._db.rows(f"SELECT * FROM blobs WHERE blob_id IN ({marks})", *batch):
+                blob = StoredBlob(
+                    **{attribute.name: row[attribute.name] for attribute in fields(StoredBlob)}
+                )
+                blobs[blob.blob_id, blob.secret] = blob
+        return blobs
 
     def spell(self, array: pa.Array, used: set[int]) -> pa.Array:
         """Convert references (raw or base64 bytes) to stored text; add their ids to ``used``."""

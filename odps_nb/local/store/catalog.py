@@ -117,11 +117,11 @@ class Catalog:
                 raise errors.invalid("the schema 'default' cannot be dropped")
             if self.tables(project, name):
                 raise errors.invalid_state(f"the schema {name!r} still contains tables")
-            others = (
+            query = (
                 "SELECT 1 FROM resources WHERE project = ?1 AND schema = ?2"
                 " UNION ALL SELECT 1 FROM functions WHERE project = ?1 AND schema = ?2"
             )
-            if db.execute(others, (project, name)).fetchone():
+            if db.execute(query, (project, name)).fetchone():
                 raise errors.invalid_state(
                     f"the schema {name!r} still contains resources or functions"
                 )
@@ -191,26 +191,26 @@ class Catalog:
 
     def table(self, name: TableName) -> StoredTable:
         """Return a table, or raise `NotFoundError` if the table, schema or project is unknown."""
-        found = self.find_table(name)
-        if found is None:
+        table = self.find_table(name)
+        if table is None:
             self._check_schema(name)
             raise errors.no_such_table(name)
-        return found
+        return table
 
     def stored_table(self, name: TableName, *, writes: bool = False) -> StoredTable:
         """Return a table that stores rows, or raise 405 for a view (``docs/protocol.md`` 8.6).
 
         With ``writes``, also raise 405 for a materialized view.
         """
-        found = self.table(name)
+        table = self.table(name)
         message = ""
-        if found.kind == "view":
+        if table.kind == "view":
             message = f"{name} is a view, which stores no rows; read it with SQL"
-        elif writes and found.kind != "table":
-            message = f"{name} is a {found.kind}, which only REBUILD changes"
+        elif writes and table.kind != "table":
+            message = f"{name} is a {table.kind}, which only REBUILD changes"
         if message:
             raise InvalidRequestError(message, status=405, code="MethodNotAllowed")
-        return found
+        return table
 
     def put_view(
         self,
@@ -224,9 +224,9 @@ class Catalog:
     ) -> None:
         """Create a view. With ``replaces``, replace an existing view of that name."""
         with self._db.transaction():
-            found = self.find_table(name)
-            if replaces and found is not None and found.view is not None:
-                self.forget_table(found)
+            existing = self.find_table(name)
+            if replaces and existing is not None and existing.view is not None:
+                self.forget_table(existing)
             properties = {VIEW: json.dumps(asdict(view))}
             self.create_table(name, schema, owner=owner, comment=comment, properties=properties)
 
@@ -320,8 +320,8 @@ class Catalog:
     def partitions(self, table: StoredTable) -> tuple[Partition, ...]:
         """Return the partitions, sorted by value, with their row, byte and file counts."""
         rows = self._db.rows(_PARTITIONS, table.table_id, table.table_id)
-        found = [partition_of_row(table, row) for row in rows]
-        return tuple(sorted(found, key=lambda p: tuple(v for _, v in p.spec)))
+        partitions = [partition_of_row(table, row) for row in rows]
+        return tuple(sorted(partitions, key=lambda p: tuple(v for _, v in p.spec)))
 
     def partition(self, table: StoredTable, spec: PartitionSpec) -> Partition:
         """Return one partition by its full spec, or raise `NotFoundError` if it is missing."""

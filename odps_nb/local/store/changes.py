@@ -56,20 +56,20 @@ def merge(
     existed, came = first < old, last >= old
     alive = ~gone[last] & (came | stay)
     touched = came | (existed & ~alive)
-    places, operations, order = [], [], []
+    indexes, operations, order = [], [], []
     for mask, ends_at, operation in (
         (touched & existed & alive, first, UPDATE_BEFORE),
         (touched & existed & alive, last, UPDATE_AFTER),
         (touched & existed & ~alive, first, DELETE),
         (touched & ~existed & alive, last, INSERT),
     ):
-        places.append(ends_at[mask])
+        indexes.append(ends_at[mask])
         operations.append(np.full(int(mask.sum()), operation, np.int8))
         order.append(last[mask])
     by_coming = np.argsort(np.concatenate(order), kind="stable")
     return Merged(
         kept=np.sort(last[alive]),
-        changed=np.concatenate(places)[by_coming],
+        changed=np.concatenate(indexes)[by_coming],
         operations=np.concatenate(operations)[by_coming],
     )
 
@@ -99,11 +99,11 @@ class ChangeLog:
                 if not file.rows:
                     self._ledger.drop([file.file_name])
                     continue
-                found = db.execute(
+                row = db.execute(
                     "SELECT partition_id FROM partitions WHERE table_id = ? AND spec = ?",
                     (table.table_id, spec_text(change.spec)),
                 ).fetchone()
-                at = None if found is None else int(found[0])
+                at = None if row is None else int(row[0])
                 number = list_file(db, table, file, partition_id=at, added=version, removed=version)
                 db.execute("INSERT INTO pins VALUES (?, ?)", (table.changes_pin, number))
             if table.records_changes:
@@ -113,16 +113,16 @@ class ChangeLog:
         """Forget changes that are older than ``version`` by the retention period or more."""
         now = "(SELECT at FROM versions WHERE table_id = :table AND version = :version)"
         old = f"SELECT version FROM versions WHERE table_id = :table AND at < {now} - 3600 * :hours"
-        given = {"table": table.table_id, "version": version, "hours": table.hours_of_changes}
+        parameters = {"table": table.table_id, "version": version, "hours": table.hours_of_changes}
         db.execute(
             "DELETE FROM pins WHERE session_id = :pin AND file_id IN"
             f" (SELECT file_id FROM files WHERE table_id = :table AND added IN ({old}))",
-            given | {"pin": table.changes_pin},
+            parameters | {"pin": table.changes_pin},
         )
         db.execute(
             "UPDATE version_marks SET mark = :expired WHERE table_id = :table AND mark = :recorded"
             f" AND version IN ({old})",
-            given | {"recorded": RECORDED, "expired": EXPIRED},
+            parameters | {"recorded": RECORDED, "expired": EXPIRED},
         )
 
     def records(

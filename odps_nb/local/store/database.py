@@ -138,8 +138,8 @@ class Database:
     def _open(self) -> None:
         self._connection.row_factory = sqlite3.Row
         run = self._connection.execute
-        if (found := run("PRAGMA quick_check(1)").fetchall()[0][0]) != "ok":
-            raise _damaged(self._path, str(found).splitlines()[-1])
+        if (check_result := run("PRAGMA quick_check(1)").fetchall()[0][0]) != "ok":
+            raise _damaged(self._path, str(check_result).splitlines()[-1])
         self._path.chmod(0o600)
         run("PRAGMA journal_mode=WAL").fetchall()
         run(f"PRAGMA synchronous={'FULL' if self._durable else 'OFF'}")
@@ -181,8 +181,8 @@ class Database:
     def row(self, statement: str, *values: Any) -> sqlite3.Row | None:
         """Return the first row of a query, or ``None``."""
         with self._lock:
-            found: sqlite3.Row | None = self._connection.execute(statement, values).fetchone()
-            return found
+            row: sqlite3.Row | None = self._connection.execute(statement, values).fetchone()
+            return row
 
     def run(self, statement: str, *values: Any) -> int:
         """Run one statement in a transaction; return the number of changed rows."""
@@ -212,38 +212,38 @@ class Database:
             self._connection.close()
 
     def _prepare(self) -> None:
-        found = self._connection.execute("PRAGMA user_version").fetchone()[0]
-        if found == SCHEMA_VERSION:
+        layout = self._connection.execute("PRAGMA user_version").fetchone()[0]
+        if layout == SCHEMA_VERSION:
             if missing := _expected_columns() - _columns(self._connection):
                 table, column = min(missing)
                 raise _damaged(self._path, f"it has no column {table}.{column}")
             return
-        if found not in (0, *_ADDED):
+        if layout not in (0, *_ADDED):
             raise ConfigError(
-                f"the folder was created by another version of the service (layout {found})",
+                f"the folder was created by another version of the service (layout {layout})",
                 option="root",
                 hint="serve a new folder, or install the version that created this one",
             )
-        if not found and self._connection.execute("SELECT 1 FROM sqlite_master").fetchone():
+        if not layout and self._connection.execute("SELECT 1 FROM sqlite_master").fetchone():
             raise _damaged(self._path, "it belongs to another program")
         with self.transaction() as connection:
-            for statement in _statements(found).split(";"):
+            for statement in _statements(layout).split(";"):
                 connection.execute(statement)
             connection.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
 
 
-def _statements(found: int) -> str:
+def _statements(layout: int) -> str:
     """Return the statements that complete a catalog of an earlier layout (0: an empty one)."""
-    return "".join([*([] if found else [_TABLES]), *(s for n, s in _ADDED.items() if n >= found)])
+    return "".join([*([] if layout else [_TABLES]), *(s for n, s in _ADDED.items() if n >= layout)])
 
 
 def _columns(connection: sqlite3.Connection) -> set[tuple[str, str]]:
     """Return a (table, column) pair for each column in the file."""
-    found = connection.execute(
+    rows = connection.execute(
         "SELECT t.name, c.name FROM sqlite_master t, pragma_table_info(t.name) c"
         " WHERE t.type = 'table'"
     )
-    return {(table, column) for table, column in found}
+    return {(table, column) for table, column in rows}
 
 
 def _expected_columns() -> set[tuple[str, str]]:

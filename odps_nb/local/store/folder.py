@@ -125,13 +125,13 @@ class DataFolder:
     def drop(self, file_names: Iterable[str]) -> None:
         """Delete data files. The catalog must no longer list them."""
         for name in file_names:
-            place = self.place_of(name)
+            path = self.place_of(name)
             try:
-                if place.suffix == ROWS:
-                    self.hot.drop(place.stem)
-                place.unlink(missing_ok=True)
+                if path.suffix == ROWS:
+                    self.hot.drop(path.stem)
+                path.unlink(missing_ok=True)
             except OSError as error:
-                log.warning("%s could not be deleted: %s", place, error)
+                log.warning("%s could not be deleted: %s", path, error)
 
     def set_aside(self, file_names: Collection[str]) -> None:
         """Move data files into the folder ``unknown``."""
@@ -218,13 +218,13 @@ def _checked(name: str) -> str:
 
 def _read_keys(path: Path) -> dict[str, str]:
     try:
-        found = {str(k): str(v) for k, v in json.loads(path.read_text()).items()}
+        keys = {str(k): str(v) for k, v in json.loads(path.read_text()).items()}
     except (OSError, ValueError, AttributeError):
-        found = {}
-    if not found:
+        keys = {}
+    if not keys:
         raise ConfigError(
             f"cannot read an access key from {path}",
             option="root",
             hint=f"restore the file, or delete it to generate a new key: rm {path}",
         )
-    return found
+    return keys

@@ -46,9 +46,9 @@ class StartsCache:
             if file_name in self._kept:
                 self._kept.move_to_end(file_name)
                 return self._kept[file_name]
-        found = make()
+        starts = make()
         with self._lock:
-            self._kept[file_name] = found
-            while sum(one.size for one in self._kept.values()) > self._limit:
+            self._kept[file_name] = starts
+            while sum(entry.size for entry in self._kept.values()) > self._limit:
                 self._kept.popitem(last=False)
-        return found
+        return starts

@@ -72,10 +72,10 @@ class Ledger:
 
 def check_without_catalog(folder: DataFolder) -> None:
     """Raise `ConfigError` if a folder has data files but no catalog."""
-    if not folder.has_catalog and (found := folder.data_files()):
+    if not folder.has_catalog and (files := folder.data_files()):
         raise _refused(
             folder,
-            found,
+            files,
             "present without a catalog.sqlite that describes them",
             "restore catalog.sqlite, or serve an empty folder",
         )

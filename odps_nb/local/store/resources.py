@@ -118,31 +118,31 @@ class Resources:
     def open(self, named: Named) -> tuple[Resource, BinaryIO]:
         """Return a resource and its opened content."""
         with self._db.transaction():  # its file is deleted only after a later commit
-            found = self.get(named)
-            if found.pack is None:
+            resource = self.get(named)
+            if resource.pack is None:
                 raise errors.invalid(f"the resource {named.name!r} is a table; read the table")
-            return found, self._folder.blob_pack(found.pack).open("rb")
+            return resource, self._folder.blob_pack(resource.pack).open("rb")
 
-    def put(self, given: Resource, body: Path | None, *, is_new: bool) -> None:
+    def put(self, resource: Resource, body: Path | None, *, is_new: bool) -> None:
         """Store a resource, taking ownership of its content. ``is_new``: it must not exist.
 
         A part replaces an earlier part of its name (aliyun-odps-java-sdk, ``Params``).
         """
-        _check_name(given.name)
-        given = replace(given, created=self._clock(), modified=self._clock())
+        _check_name(resource.name)
+        resource = replace(resource, created=self._clock(), modified=self._clock())
         if body is not None:
             md5, size = _md5_of(body), body.stat().st_size
             if size > MAX_SIZE:
                 raise errors.invalid(f"a resource has at most {MAX_SIZE} bytes, not {size}")
             pack = self._folder.publish_data(body, self._folder.blob_pack)
-            given = replace(given, size=size, md5=md5, pack=pack)
-        self._keep(given, is_new=is_new and not given.is_part)
+            resource = replace(resource, size=size, md5=md5, pack=pack)
+        self._keep(resource, is_new=is_new and not resource.is_part)
 
     def merge(
-        self, given: Resource, names: Sequence[str], *, md5: str, size: str, is_new: bool
+        self, resource: Resource, names: Sequence[str], *, md5: str, size: str, is_new: bool
     ) -> None:
         """Store the parts of these names as one resource, and delete them."""
-        parts = [Named(given.project, given.schema, name) for name in names]
+        parts = [Named(resource.project, resource.schema, name) for name in names]
         work = self._folder.work_file(".merged")
         try:
             with work.open("xb") as merged:
@@ -155,7 +155,7 @@ class Resources:
                             merged.write(chunk)
             if str(work.stat().st_size) != size or _md5_of(work) != md5.lower():
                 raise errors.invalid("the parts differ from the announced size or MD5")
-            self.put(given, work, is_new=is_new)
+            self.put(resource, work, is_new=is_new)
         finally:
             work.unlink(missing_ok=True)
         self._drop(parts)
@@ -176,41 +176,41 @@ class Resources:
         rows = self._db.rows("SELECT * FROM resources WHERE is_part AND modified < ?", oldest)
         self._drop([Named(row["project"], row["schema"], row["name"]) for row in rows])
 
-    def _keep(self, given: Resource, *, is_new: bool) -> None:
-        named = Named(given.project, given.schema, given.name)
+    def _keep(self, resource: Resource, *, is_new: bool) -> None:
+        named = Named(resource.project, resource.schema, resource.name)
         try:
             with self._db.transaction() as db:
-                if not given.is_part:
-                    given = self._succeeding(given, is_new=is_new)
+                if not resource.is_part:
+                    resource = self._succeeding(resource, is_new=is_new)
                 self._drop([named])
                 marks = ", ".join("?" * len(fields(Resource)))
-                db.execute(f"INSERT INTO resources VALUES ({marks})", astuple(given))
+                db.execute(f"INSERT INTO resources VALUES ({marks})", astuple(resource))
         except BaseException:
-            if given.pack is not None:
-                self._ledger.give_up([given.pack + PACK])
+            if resource.pack is not None:
+                self._ledger.give_up([resource.pack + PACK])
             raise
 
-    def _succeeding(self, given: Resource, *, is_new: bool) -> Resource:
+    def _succeeding(self, resource: Resource, *, is_new: bool) -> Resource:
         """Return a resource with the owner of the one that it replaces."""
-        named = Named(given.project, given.schema, given.name)
+        named = Named(resource.project, resource.schema, resource.name)
         if not is_new:
             old = self.get(named)
-            if old.kind != given.kind:
+            if old.kind != resource.kind:
                 raise errors.invalid(
-                    f"the resource {given.name!r} has the type {old.kind}, not {given.kind}"
+                    f"the resource {resource.name!r} has the type {old.kind}, not {resource.kind}"
                 )
-            return replace(given, owner=old.owner, created=old.created)
+            return replace(resource, owner=old.owner, created=old.created)
         if self._db.row(f"SELECT 1 FROM resources WHERE {_PLACE} name = ?", *named):
-            raise _exists("resource", given.name)
-        return given
+            raise _exists("resource", resource.name)
+        return resource
 
     def _drop(self, names: Iterable[Named]) -> None:
         with self._db.transaction() as db:
             for named in names:
-                found = db.execute(
+                rows = db.execute(
                     f"DELETE FROM resources WHERE {_PLACE} name = ? RETURNING pack", named
                 ).fetchall()
-                self._ledger.drop([row["pack"] + PACK for row in found if row["pack"]])
+                self._ledger.drop([row["pack"] + PACK for row in rows if row["pack"]])
 
     # -- functions ----------------------------------------------------------------------------
 
@@ -236,22 +236,22 @@ class Resources:
         )
         return [_function(row) for row in rows]
 
-    def put_function(self, given: RegisteredFunction, *, is_new: bool) -> None:
+    def put_function(self, function: RegisteredFunction, *, is_new: bool) -> None:
         """Store a function. ``is_new``: it must not exist; otherwise, it must."""
-        _check_name(given.name)
-        named = Named(given.project, given.schema, given.name)
-        for resource in given.resources:
+        _check_name(function.name)
+        named = Named(function.project, function.schema, function.name)
+        for resource in function.resources:
             self.get(self._resource_of(named, resource))
         with self._db.transaction() as db:
             if is_new and self.has_function(named):
-                raise _exists("function", given.name)
+                raise _exists("function", function.name)
             old = None if is_new else self.function(named)
             db.execute(
                 "INSERT OR REPLACE INTO functions VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
                 (
-                    *(given.project, given.schema, given.name.casefold(), given.name),
-                    *((old.owner, old.created) if old else (given.owner, self._clock())),
-                    *(json.dumps(dict(given.fields)), json.dumps(list(given.resources))),
+                    *(function.project, function.schema, function.name.casefold(), function.name),
+                    *((old.owner, old.created) if old else (function.owner, self._clock())),
+                    *(json.dumps(dict(function.fields)), json.dumps(list(function.resources))),
                 ),
             )
 
@@ -288,10 +288,10 @@ def _resource(row: sqlite3.Row) -> Resource:
 
 
 def _function(row: sqlite3.Row) -> RegisteredFunction:
-    found = dict(row)
-    del found["name_key"]
-    found |= {key: json.loads(found[key]) for key in ("fields", "resources")}
-    return RegisteredFunction(**found)
+    values = dict(row)
+    del values["name_key"]
+    values |= {key: json.loads(values[key]) for key in ("fields", "resources")}
+    return RegisteredFunction(**values)
 
 
 def _exists(kind: str, name: str) -> Exception:

@@ -137,8 +137,8 @@ def unit_of(names: Sequence[str]) -> tuple[TimeUnit, str]:
 def _repeats(column: pa.ChunkedArray) -> bool:
     if not (pa.types.is_string(column.type) or pa.types.is_binary(column.type)):
         return False
-    some = column.slice(0, SAMPLED_ROWS)
-    return bool(pc.count_distinct(some).as_py() * REPEATS < len(some))
+    sample = column.slice(0, SAMPLED_ROWS)
+    return bool(pc.count_distinct(sample).as_py() * REPEATS < len(sample))
 
 
 def stored_names(names: Iterable[str], stored: Mapping[str, str]) -> list[str]:
@@ -159,20 +159,20 @@ def read_rows(
         with source:
             file = pa.ipc.open_file(source)
             starts = folder.starts.get(f"{name}.arrow", lambda: GroupStarts(_sizes(file)))
-            wanted = [column for column in columns if column in set(file.schema.names)]
+            selected = [column for column in columns if column in set(file.schema.names)]
             for index, low, high in starts.ranges(start, stop):
                 batch = file.get_batch(index).slice(low, high - low)
-                yield batch.select(wanted) if wanted else _counted(high - low)
+                yield batch.select(selected) if selected else _counted(high - low)
         return
     path = folder.row_file(name)
     starts = folder.starts.get(name, lambda: _parquet_starts(path))
     with pq.ParquetFile(path, metadata=starts.metadata, memory_map=True) as file:
-        wanted = [column for column in columns if column in set(file.schema_arrow.names)]
+        selected = [column for column in columns if column in set(file.schema_arrow.names)]
         for index, low, high in starts.ranges(start, stop):
-            if not wanted:
+            if not selected:
                 yield _counted(high - low)
                 continue
-            group = file.read_row_group(index, columns=wanted, use_threads=True)
+            group = file.read_row_group(index, columns=selected, use_threads=True)
             yield from group.slice(low, high - low).to_batches()
 
 
@@ -202,8 +202,12 @@ def _sizes(file: pa.RecordBatchFileReader) -> list[int]:
 
 
 def _parquet_starts(path: Path) -> GroupStarts:
-    found = pq.read_metadata(path, memory_map=True)  # parsing is slow, so callers cache the result
-    return GroupStarts([found.row_group(i).num_rows for i in range(found.num_row_groups)], found)
+    metadata = pq.read_metadata(
+        path, memory_map=True
+    )  # parsing is slow, so callers cache the result
+    return GroupStarts(
+        [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)], metadata
+    )
 
 
 def _counted(rows: int) -> pa.RecordBatch:

@@ -86,11 +86,13 @@ class Snapshots:
         if not 0 <= version <= table.version:
             raise errors.semantic(f"{table.name} has versions 0 to {table.version}, not {version}")
         condition = "f.added <= ? AND (f.removed IS NULL OR f.removed > ?)"
-        found = self._segments(table, condition, (version, version), ())
+        segments = self._segments(table, condition, (version, version), ())
         is_lost = self._db.marked(table.table_id, version, table.version, LOST)
-        if is_lost or (table.is_partitioned and any(not one.spec.items for one in found)):
+        if is_lost or (
+            table.is_partitioned and any(not segment.spec.items for segment in segments)
+        ):
             raise errors.no_such_version(table.name, version)
-        return found
+        return segments
 
     def added_since(
         self,
@@ -155,7 +157,7 @@ class Snapshots:
                 self._hide(replaced, version)
             for addition in additions:
                 self._add(table, addition, version, now)
-            if one_unit and any(one.file.name.endswith((FAR, FINE)) for one in additions):
+            if one_unit and any(addition.file.name.endswith((FAR, FINE)) for addition in additions):
                 unit_of([segment.name for segment in self.visible(table)])
             db.execute("INSERT INTO versions VALUES (?, ?, ?)", (table.table_id, version, now))
             db.execute(
@@ -214,7 +216,10 @@ class Snapshots:
                 " LEFT JOIN versions v ON v.table_id = f.table_id AND v.version = f.removed"
                 " WHERE removed IS NOT NULL AND file_id NOT IN (SELECT file_id FROM pins)"
             ).fetchall()
-            since = {one: self._history_since(one) for one in {row["table_id"] for row in removed}}
+            since = {
+                table_id: self._history_since(table_id)
+                for table_id in {row["table_id"] for row in removed}
+            }
             gone = [row for row in removed if (row["at"] or 0) <= since[row["table_id"]]]
             for row in gone:
                 self._db.mark(row["table_id"], row["added"], GONE)
@@ -245,7 +250,7 @@ class Snapshots:
             table.table_id,
             *values,
         )
-        found = (
+        segments = (
             Segment(
                 spec=spec_of_text(table, row["spec"]),
                 **{key: row[key] for key in ("file_id", "name", "rows", "raw_bytes")},
@@ -253,7 +258,7 @@ class Snapshots:
             for row in rows
         )
         chosen = covered(specs)
-        return tuple(s for s in found if not specs or chosen(s.spec))
+        return tuple(s for s in segments if not specs or chosen(s.spec))
 
     def _hide(self, segments: Iterable[Segment], version: int) -> None:
         with self._db.transaction() as db:

@@ -126,8 +126,8 @@ class StoredTable:
 
     def lower_property(self, name: str) -> str:
         """Return a property in lower case, ``""`` if it is absent; names are case-insensitive."""
-        found = (value for key, value in self.properties.items() if key.lower() == name)
-        return next(found, "").lower()
+        values = (value for key, value in self.properties.items() if key.lower() == name)
+        return next(values, "").lower()
 
     @property
     def is_append2(self) -> bool:
@@ -172,23 +172,23 @@ class StoredTable:
         Raises 400 for an unknown or repeated key and, with ``whole``, for a missing key.
         """
         known = {key.casefold(): key for key in self.partition_keys}
-        given: dict[str, str] = {}
+        values: dict[str, str] = {}
         for key, value in items:
             name = known.get(key.casefold())
-            if name is None or name in given:
+            if name is None or name in values:
                 keys = ", ".join(self.partition_keys) or "(none)"
                 raise errors.invalid(
                     f"{items} does not match the partition keys {keys} of {self.name.table}",
                     code="InvalidPartitionSpec",
                 )
-            given[name] = value
-        if whole and len(given) < len(known):
-            missing = next(key for key in self.partition_keys if key not in given)
+            values[name] = value
+        if whole and len(values) < len(known):
+            missing = next(key for key in self.partition_keys if key not in values)
             raise errors.invalid(
                 f"the partition spec {str(items)!r} has no value for {missing!r}",
                 code="InvalidPartitionSpec",
             )
-        return PartitionSpec(tuple((k, given[k]) for k in self.partition_keys if k in given))
+        return PartitionSpec(tuple((k, values[k]) for k in self.partition_keys if k in values))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -227,7 +227,7 @@ def check_columns(schema: TableSchema, comment: str = "") -> None:
         seen.add(column.name.casefold())
         arrow_type(column.type)
         inner = types_in(column.type)  # keys must be comparable, but blobs are not
-        if any(isinstance(one, MapType) and has_blob(one.key) for one in inner):
+        if any(isinstance(nested, MapType) and has_blob(nested.key) for nested in inner):
             raise errors.invalid(f"the column {column.name!r} has a MAP whose key contains a BLOB")
         if not is_column_name(column.name):
             raise errors.invalid(f"{column.name!r} is not a valid column name")
@@ -254,9 +254,9 @@ def check_types(
     check_decimals(schema, settings)
     if not any(has_blob(column.type) for column in schema.columns):
         return
-    wanted = dict(BLOB_TABLE_SETTINGS)
-    del wanted["odps.sql.type.system.odps2"]
-    missing = _lacking(wanted, settings) + [
+    required = dict(BLOB_TABLE_SETTINGS)
+    del required["odps.sql.type.system.odps2"]
+    missing = _lacking(required, settings) + [
         f"TBLPROPERTIES ('{k}'='{v}')"
         for k, v in BLOB_TABLE_PROPERTIES.items()
         if properties.get(k, "").lower() != v
@@ -274,8 +274,8 @@ def check_decimals(schema: TableSchema, settings: Mapping[str, str]) -> None:
         )
 
 
-def _lacking(wanted: Mapping[str, str], settings: Mapping[str, str]) -> list[str]:
-    return [f"SET {k}={v}" for k, v in wanted.items() if settings.get(k, "").lower() != v]
+def _lacking(required: Mapping[str, str], settings: Mapping[str, str]) -> list[str]:
+    return [f"SET {k}={v}" for k, v in required.items() if settings.get(k, "").lower() != v]
 
 
 def definition_text(schema: TableSchema, stored: Mapping[str, str]) -> str:
@@ -286,12 +286,12 @@ def definition_text(schema: TableSchema, stored: Mapping[str, str]) -> str:
 
 
 def _schema_of(members: Mapping[str, Any]) -> TableSchema:
-    found, made = decode_flat(members), members.get("Generated", {})
+    schema, generated = decode_flat(members), members.get("Generated", {})
     keys = tuple(
-        replace(key, generated=Generated(**made[key.name])) if key.name in made else key
-        for key in found.partition_columns
+        replace(key, generated=Generated(**generated[key.name])) if key.name in generated else key
+        for key in schema.partition_columns
     )
-    return assign_column_ids(replace(found, partition_columns=keys))
+    return assign_column_ids(replace(schema, partition_columns=keys))
 
 
 def table_of_row(row: sqlite3.Row) -> StoredTable:

@@ -54,34 +54,34 @@ def match_columns(
     for index, name in enumerate(incoming.names):
         if by_name.setdefault(name.casefold(), index) != index:
             raise errors.invalid(f"the rows contain the column {name!r} twice")
-    found = tuple(by_name.get(column.name.casefold()) for column in columns)
-    matched = {index for index in found if index is not None}
+    indexes = tuple(by_name.get(column.name.casefold()) for column in columns)
+    matched = {index for index in indexes if index is not None}
     strangers = [n for i, n in enumerate(incoming.names) if i not in matched]
     if strangers:
-        by_place = _by_place(found, columns, len(incoming), optional)
+        by_place = _by_place(indexes, columns, len(incoming), optional)
         if by_place is None:
             raise errors.invalid(f"the table has no column {strangers[0]!r}", code="SchemaModified")
         return by_place
-    absent = [c.name for c, i in zip(columns, found, strict=True) if i is None]
+    absent = [c.name for c, i in zip(columns, indexes, strict=True) if i is None]
     missing = [name for name in absent if name not in optional]
     if exact and missing:
         raise errors.invalid(f"the rows have no column {missing[0]!r}", code="SchemaModified")
-    return found
+    return indexes
 
 
 def _by_place(
-    found: Sequence[int | None], columns: Sequence[Column], width: int, optional: Sequence[str]
+    indexes: Sequence[int | None], columns: Sequence[Column], width: int, optional: Sequence[str]
 ) -> tuple[int | None, ...] | None:
     """Match columns by position; ``None`` if their number or a matched name's position differs."""
-    absent_ok = [i is None and c.name in optional for c, i in zip(columns, found, strict=True)]
+    absent_ok = [i is None and c.name in optional for c, i in zip(columns, indexes, strict=True)]
     skipped = absent_ok if width < len(columns) else [False] * len(columns)
     if width != len(columns) - sum(skipped):
         return None
-    places = iter(range(width))
-    wanted = tuple(None if skip else next(places) for skip in skipped)
-    if any(i is not None and i != place for i, place in zip(found, wanted, strict=True)):
+    positions = iter(range(width))
+    expected = tuple(None if skip else next(positions) for skip in skipped)
+    if any(i is not None and i != position for i, position in zip(indexes, expected, strict=True)):
         return None
-    return wanted
+    return expected
 
 
 def coerce_batch(
@@ -188,19 +188,21 @@ def _fit_struct(
 ) -> pa.Array:
     if not pa.types.is_struct(array.type):
         raise _mismatch(path, array.type, target)
-    places = {array.type.field(i).name.casefold(): i for i in range(array.type.num_fields)}
-    wanted = {f.name.casefold() for f in odps.fields}
-    if strangers := sorted(places.keys() - wanted):
+    indexes = {array.type.field(i).name.casefold(): i for i in range(array.type.num_fields)}
+    names = {f.name.casefold() for f in odps.fields}
+    if strangers := sorted(indexes.keys() - names):
         raise errors.invalid(f"the struct {path!r} has no member {strangers[0]!r}")
     members = []
     for index, member in enumerate(odps.fields):
         inner = target.field(index).type
-        place = places.get(member.name.casefold())
-        if place is None:
+        source_index = indexes.get(member.name.casefold())
+        if source_index is None:
             members.append(pa.nulls(len(array), inner))
             continue
         # field() applies the slice but not the parent's nulls, which the mask below adds
-        members.append(_fit(array.field(place), member.type, inner, f"{path}.{member.name}", blobs))
+        members.append(
+            _fit(array.field(source_index), member.type, inner, f"{path}.{member.name}", blobs)
+        )
     return pa.StructArray.from_arrays(members, fields=list(target), mask=_mask(array))
 
 
@@ -300,8 +302,8 @@ def _check_json(array: pa.Array, path: str) -> None:
     """Raise 400 if a value is not JSON, because every query of the column would fail."""
     for text in array.drop_null().unique().to_pylist():
         try:
-            found = json.loads(text, parse_constant=_no_json)
-            json.dumps(found, ensure_ascii=False).encode()  # rejects lone surrogates
+            value = json.loads(text, parse_constant=_no_json)
+            json.dumps(value, ensure_ascii=False).encode()  # rejects lone surrogates
         except (ValueError, RecursionError) as error:
             raise errors.invalid(f"a value of {path!r} is not JSON: {error}") from None
 

@@ -90,12 +90,12 @@ class Ingest:
                 exact=self._exact,
                 optional=(OPERATION.name, UPDATED.name),
             )
-        used: set[int] = set()
+        blob_ids: set[int] = set()
         fitted = coerce_batch(
             self._with_text_keys(batch, self._matches),
             self._columns,
             self._matches,
-            blobs=lambda array: self._blobs.spell(array, used),
+            blobs=lambda array: self._blobs.spell(array, blob_ids),
         )
         if self._operation:
             self._check_nulls(fitted)
@@ -110,7 +110,7 @@ class Ingest:
                 self._targets[spec, rows.schema] = _Target(writer)
             target = self._targets[spec, rows.schema]
             target.mark = target.mark or self._mark(rows)
-            target.blobs |= used
+            target.blobs |= blob_ids
             target.writer.write(rows)
 
     def finish(self) -> list[Addition]:
@@ -141,22 +141,22 @@ class Ingest:
         test_write_rows_without_partition_by_diff_schema_neg1).
         """
         count = len(self._columns) - len(self._dynamic)
-        for column, place in zip(self._dynamic, matches[count:], strict=True):
-            if place is None or column.type.code not in TEXT:
+        for column, index in zip(self._dynamic, matches[count:], strict=True):
+            if index is None or column.type.code not in TEXT:
                 continue
-            if pa.types.is_integer(batch.schema.types[place]):
-                values = batch.column(place).cast(pa.string())
-                batch = batch.set_column(place, batch.schema.names[place], values)
+            if pa.types.is_integer(batch.schema.types[index]):
+                values = batch.column(index).cast(pa.string())
+                batch = batch.set_column(index, batch.schema.names[index], values)
         return batch
 
     def _check_nulls(self, batch: pa.RecordBatch) -> None:
         """Raise 400 for nulls in NOT NULL columns, except in deletes."""
         operations = batch.column(OPERATION.name)
-        kept = pc.fill_null(pc.not_equal(operations, ord("D")), fill_value=True)
+        mask = pc.fill_null(pc.not_equal(operations, ord("D")), fill_value=True)
         if UPDATED in self._operation:
-            kept = pc.and_not(kept, is_partial(batch.column(UPDATED.name)))
+            mask = pc.and_not(mask, is_partial(batch.column(UPDATED.name)))
         for column in self._table.schema.columns:
-            if not column.nullable and batch.column(column.name).filter(kept).null_count:
+            if not column.nullable and batch.column(column.name).filter(mask).null_count:
                 raise errors.null_value(column.name)
 
     def _by_partition(
@@ -193,9 +193,9 @@ class Ingest:
 
     def _is_fine(self, rows: pa.RecordBatch) -> bool:
         """Return whether any time in the rows has sub-microsecond digits."""
-        for place in self._timed:
-            column = rows.column(place)
-            wide = arrow_type(self._table.schema.columns[place].type, timestamp_unit=TimeUnit.MICRO)
+        for index in self._timed:
+            column = rows.column(index)
+            wide = arrow_type(self._table.schema.columns[index].type, timestamp_unit=TimeUnit.MICRO)
             try:
                 column.cast(wide)
             except pa.ArrowInvalid:
@@ -258,19 +258,19 @@ def with_generated(rows: pa.RecordBatch, table: StoredTable, spec: PartitionSpec
     """
     fixed = {key for key, _ in spec}
     for column in table.schema.partition_columns:
-        made, source = column.generated, table.schema.source_of(column)
-        if made is None or source is None or column.name in {*fixed, *rows.schema.names}:
+        generated, source = column.generated, table.schema.source_of(column)
+        if generated is None or source is None or column.name in {*fixed, *rows.schema.names}:
             continue
         kind = arrow_type(source.type)
         if source.name in rows.schema.names:
             times = rows.column(source.name)
         elif source.name.casefold() == _TIME and table.properties.get(_INGESTION) == "true":
             now = pa.array([datetime.now(UTC)] * rows.num_rows, pa.timestamp("us"))
-            times = pc.floor_temporal(now, unit=made.unit).cast(kind)
+            times = pc.floor_temporal(now, unit=generated.unit).cast(kind)
             rows = rows.append_column(source.name, times)
         else:
             times = pa.nulls(rows.num_rows, kind)
-        rows = rows.append_column(column.name, generated_values(made, times))
+        rows = rows.append_column(column.name, generated_values(generated, times))
     return rows
 
 
@@ -290,16 +290,18 @@ def _check(array: pa.Array, path: str) -> None:
         array, kind = array.storage, array.storage.type
     if _is_unchecked(kind):
         return
-    rows, (nulls, *others) = len(array), array.buffers()
+    rows, (nulls, *buffers) = len(array), array.buffers()
     _fits(nulls, -(-rows // 8), array, path)
     if width := _offset_width(kind):
-        _fits(others[0], (rows + 1) * width, array, path)
+        _fits(buffers[0], (rows + 1) * width, array, path)
     elif not pt.is_nested(kind):
         width = (kind.index_type if pt.is_dictionary(kind) else kind).bit_width
         size = -(-rows * width // 8)
         # within the padding: a few decimal256 that are read as decimal128
-        is_doubled = pt.is_decimal128(kind) and others[0] is not None and others[0].size == 2 * size
-        _fits(others[0], size, array, path, is_doubled=is_doubled)
+        is_doubled = (
+            pt.is_decimal128(kind) and buffers[0] is not None and buffers[0].size == 2 * size
+        )
+        _fits(buffers[0], size, array, path, is_doubled=is_doubled)
     for part in _children(array):
         _check(part, path)
 
@@ -307,7 +309,7 @@ def _check(array: pa.Array, path: str) -> None:
 def _children(array: pa.Array) -> list[pa.Array]:
     kind = array.type
     if pt.is_struct(kind):
-        return [array.field(place) for place in range(kind.num_fields)]
+        return [array.field(index) for index in range(kind.num_fields)]
     if pt.is_map(kind):
         return [array.keys, array.items]
     return [array.values] if pt.is_nested(kind) else []

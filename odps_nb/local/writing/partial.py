@@ -25,15 +25,15 @@ def is_partial(updated: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArra
 
 def check_places(updated: pa.Array, count: int, *, enabled: bool) -> None:
     """Raise 400 if a row names a column that the table does not have, or updates are disabled."""
-    places = updated.flatten()
-    if not len(places):
+    positions = updated.flatten()
+    if not len(positions):
         return
     if not enabled:
         raise errors.invalid(
             "the table allows no partial updates; set acid.partial.fields.update.enable to true"
         )
-    ends = pc.min_max(places).as_py()
-    if places.null_count or not 0 <= ends["min"] <= ends["max"] < count:
+    ends = pc.min_max(positions).as_py()
+    if positions.null_count or not 0 <= ends["min"] <= ends["max"] < count:
         raise errors.invalid(f"__value_cols names a column outside of 0 to {count - 1}")
 
 
@@ -49,17 +49,17 @@ def completed(rows: pa.Table, keys: Sequence[str], deleted: np.ndarray) -> pa.Ta
     sets[pc.list_parent_indices(updated).to_numpy(), updated.flatten().to_numpy()] = True
     order, starts = _by_key(rows, keys)
     at = np.arange(rows.num_rows)
-    for place, name in enumerate(names):
+    for index, name in enumerate(names):
         if name in keys or name.startswith("__"):
             continue
-        latest = np.maximum.accumulate(np.where(sets[order, place], at, -1))
+        latest = np.maximum.accumulate(np.where(sets[order, index], at, -1))
         source = order[latest]
         absent = (latest < starts) | (deleted[source] & (latest != at))
-        found = np.empty(rows.num_rows, dtype=np.int64)
-        found[order] = source
+        sources = np.empty(rows.num_rows, dtype=np.int64)
+        sources[order] = source
         mask = np.empty(rows.num_rows, dtype=bool)
         mask[order] = absent
-        column = rows.column(name).take(pa.array(found, mask=mask))
+        column = rows.column(name).take(pa.array(sources, mask=mask))
         rows = rows.set_column(rows.schema.get_field_index(name), rows.schema.field(name), column)
     return rows
 

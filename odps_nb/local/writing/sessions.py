@@ -112,7 +112,7 @@ class WriteSessions:
             self._require_open(session)
             streams = self.streams.closed(session)
             if chosen is not None:
-                named = (self.streams.stream(session, *one) for one in chosen)
+                named = (self.streams.stream(session, *pair) for pair in chosen)
                 streams = sorted(named, key=lambda stream: natural_order(stream.stream_id))
             additions = [a for s in streams for a in self.streams.parts(session, s)]
             self._publish(session, additions)
@@ -239,8 +239,8 @@ class WriteSessions:
                 raise errors.forbidden("the access token of the stream is not the latest one")
             if row_offset > stream.next_row:
                 raise errors.offset_conflict(stream.next_row, row_offset)
-        place = (self._folder, session.table, session.spec, self._blobs)
-        with Ingest(*place, exact=True, partial=partial) as ingest:
+        arguments = (self._folder, session.table, session.spec, self._blobs)
+        with Ingest(*arguments, exact=True, partial=partial) as ingest:
             for batch in batches:
                 ingest.write(batch)
             additions = ingest.finish()
@@ -273,11 +273,11 @@ class WriteSessions:
             else:
                 number = self.streams.add_parts(session, stream, additions)
             size = sum(a.file.raw_bytes for a in additions)
-            place = (session.session_id, stream.stream_id, stream.version)
+            key = (session.session_id, stream.stream_id, stream.version)
             db.execute(
                 "UPDATE streams SET next_row = next_row + ?, rows = rows + ?, bytes = bytes + ?"
                 " WHERE session_id = ? AND stream_id = ? AND version = ?",
-                (rows, rows, size, *place),
+                (rows, rows, size, *key),
             )
             stream = self.streams.stream(session, stream.stream_id, stream.version)
         return stream, staging_text(number)

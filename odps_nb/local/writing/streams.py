@@ -101,15 +101,15 @@ class Streams:
 
     def restart(self, session: StoredWriteSession, stream: Stream) -> None:
         """Reopen a stream without rows and token; delete its files."""
-        place = session.session_id, stream.stream_id, stream.version
+        key = session.session_id, stream.stream_id, stream.version
         where = "session_id = ? AND stream_id = ? AND version = ?"
         with self._db.transaction() as db:
             names = [part.file.file_name for part in self.parts(session, stream)]
-            db.execute(f"DELETE FROM parts WHERE {where}", place)
+            db.execute(f"DELETE FROM parts WHERE {where}", key)
             db.execute(
                 "UPDATE streams SET state = 'open', token = '', next_row = 0, rows = 0, bytes = 0"
                 f" WHERE {where}",
-                place,
+                key,
             )
             self._ledger.drop(names)
 
@@ -121,12 +121,12 @@ class Streams:
         with self._db.transaction() as db:
             for addition in additions:
                 file, spec = addition.file, json.dumps(addition.spec.items, ensure_ascii=False)
-                place = session.session_id, stream.stream_id, stream.version
+                key = session.session_id, stream.stream_id, stream.version
                 sizes = file.rows, file.raw_bytes, file.disk_bytes
                 cursor = db.execute(
                     "INSERT INTO parts (name, session_id, stream_id, version, spec, rows,"
                     " raw_bytes, disk_bytes) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-                    (file.name, *place, spec, *sizes),
+                    (file.name, *key, spec, *sizes),
                 )
                 last = cursor.lastrowid or 0
         return last
@@ -149,8 +149,8 @@ class Streams:
     def drop_parts(self, session_id: str, published: Sequence[str] = ()) -> None:
         """Delete the parts of a session, and their files except the ``published`` ones."""
         with self._db.transaction() as db:
-            found = db.execute("SELECT name FROM parts WHERE session_id = ?", (session_id,))
-            names = {row["name"] for row in found}
+            rows = db.execute("SELECT name FROM parts WHERE session_id = ?", (session_id,))
+            names = {row["name"] for row in rows}
             db.execute("DELETE FROM parts WHERE session_id = ?", (session_id,))
             self._ledger.drop([name + ROWS for name in sorted(names - set(published))])
 

@@ -109,16 +109,18 @@ class Publisher:
             gone = pc.fill_null(deleted, fill_value=False).to_numpy(zero_copy_only=False)
             rows = completed(rows, table.key_columns, gone)
         old = 0 if there is None else there.num_rows
-        found = merge(rows, table.key_columns, deleted, old=old, stay=stay)
+        merged = merge(rows, table.key_columns, deleted, old=old, stay=stay)
         data = rows.drop_columns([OPERATION.name, UPDATED.name])
-        changed = data.take(pa.array(found.changed)).append_column(
-            pa.field(OPERATION_TYPE.name, pa.int8()), pa.array(found.operations, pa.int8())
+        changed = data.take(pa.array(merged.changed)).append_column(
+            pa.field(OPERATION_TYPE.name, pa.int8()), pa.array(merged.operations, pa.int8())
         )
         files = [
             self._file(
-                one.rename_columns(stored_names(one.column_names, table.stored)), mark, names
+                file_rows.rename_columns(stored_names(file_rows.column_names, table.stored)),
+                mark,
+                names,
             )
-            for one in (data.take(pa.array(found.kept)), changed)
+            for file_rows in (data.take(pa.array(merged.kept)), changed)
         ]
         return Addition(spec=spec, file=files[0]), Addition(spec=spec, file=files[1])
 

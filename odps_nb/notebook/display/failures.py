@@ -100,8 +100,8 @@ class FailureHook:
             return []
         lines = error_lines(error)
         head, sign, rest = lines[0].partition(":")
-        place = visible(getattr(error, "excerpt", None) or "").splitlines()
-        shown = [f"{_BOLD}{head}{_RESET}{sign}{rest}", *place, *lines[1:]]
+        excerpt = visible(getattr(error, "excerpt", None) or "").splitlines()
+        shown = [f"{_BOLD}{head}{_RESET}{sign}{rest}", *excerpt, *lines[1:]]
         # Call this private method because terminal and kernel shells override it to show errors.
         shell._showtraceback(kind, error, shown)
         return shown

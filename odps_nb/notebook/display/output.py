@@ -29,8 +29,8 @@ def close_widget(widget: Any) -> None:
     Also closes its layout and style, which are widgets themselves and would stay on the list.
     """
     parts = [getattr(widget, name, None) for name in ("layout", "style")]
-    for one in (widget, *(part for part in parts if part is not None)):
-        one.close()
+    for item in (widget, *(part for part in parts if part is not None)):
+        item.close()
 
 
 def after_cell(call: Callable[[BaseException | None], None]) -> Callable[[], None]:

@@ -260,20 +260,20 @@ class Explorer(TakesRows, LiveView):
         self._choose(self.view.bar(column, bar, label=label, exclude=exclude))
 
     def _on_filter(self, content: Mapping[str, Any], _: object) -> None:
-        made = typed_condition(
+        condition = typed_condition(
             self.view.columns[int(content["column"])],
             str(content["op"]),
-            [str(one) for one in content["values"]],
+            [str(text) for text in content["values"]],
             exclude=bool(content["exclude"]),
             below=bool(content["below"]),
             timezone=self.view.timezone,
         )
-        kept = list(self.view.choice.conditions)
+        changed = list(self.view.choice.conditions)
         if content["index"] is None:
-            kept.append(made)
+            changed.append(condition)
         else:
-            kept[self._place(content)] = made
-        conditions = tuple(dict.fromkeys(kept))
+            changed[self._place(content)] = condition
+        conditions = tuple(dict.fromkeys(changed))
         self._choose(replace(self.view.choice, conditions=conditions))
 
     def _on_value(self, content: Mapping[str, Any], _: object) -> None:
@@ -282,16 +282,16 @@ class Explorer(TakesRows, LiveView):
 
     def _place(self, content: Mapping[str, Any]) -> int:
         """Return the index of the condition that a browser message refers to."""
-        place, conditions = int(content["index"]), self.view.choice.conditions
-        known = conditions[place : place + 1]
+        index, conditions = int(content["index"]), self.view.choice.conditions
+        known = conditions[index : index + 1]
         if not known or visible(known[0].where)[:MOST_WHERE] != content["where"]:
             raise ArgumentError("the filters have changed; try again")
-        return place
+        return index
 
     def _on_unfilter(self, content: Mapping[str, Any], _: object) -> None:
-        kept = list(self.view.choice.conditions)
-        del kept[self._place(content)]
-        self._choose(replace(self.view.choice, conditions=tuple(kept)))
+        remaining = list(self.view.choice.conditions)
+        del remaining[self._place(content)]
+        self._choose(replace(self.view.choice, conditions=tuple(remaining)))
 
     def _on_clear(self, _: Mapping[str, Any], buffers: object) -> None:
         self._choose(Choice(order=self.view.choice.order))
@@ -360,17 +360,17 @@ class Explorer(TakesRows, LiveView):
             def send(data: bytes) -> None:
                 self._send({"kind": "chunk", "number": number}, data)
 
-            told = Told(self._send, self.view.stop_taking, task="download")
+            progress = Told(self._send, self.view.stop_taking, task="download")
             code, choice, rows = self.view.frame_code, self.view.choice, self.selected()
             name = file_name(self.view.title, kind, choice)
             about = {"number": number, "type": MEDIA_TYPES[kind], "code": visible(code)}
             if is_saved:
-                made, path = save_file(rows, kind, name, progress=told, cancel=token)
+                written, path = save_file(rows, kind, name, progress=progress, cancel=token)
                 about |= {"name": visible(str(path)), "saved": True}
             else:
-                made = write_file(rows, kind, send, progress=told, cancel=token)
+                written = write_file(rows, kind, send, progress=progress, cancel=token)
                 about |= {"name": name}
-            about |= {"text": words_of(made), "size": made.size, "cut": made.is_cut}
+            about |= {"text": words_of(written), "size": written.size, "cut": written.is_cut}
             self._send({"kind": "file", **about})
 
         self._run("download", work)
@@ -429,8 +429,8 @@ class Explorer(TakesRows, LiveView):
 
     def _on_profile(self, _: Mapping[str, Any], buffers: object) -> None:
         def work(token: CancelToken) -> None:
-            told = Told(self._send, self.view.stop_profile, task="profile")
-            self.view.describe_all(told, token)
+            progress = Told(self._send, self.view.stop_profile, task="profile")
+            self.view.describe_all(progress, token)
             self._send(profile_message(self.view))
             self._send(count_message(self.view))
 
@@ -447,18 +447,18 @@ class Explorer(TakesRows, LiveView):
                 if reference is not None:
                     blob = self.view.connection.blob(reference)
                     with closing(iter_glances([blob], token)) as glances:
-                        made = thumbnail(next(glances), size=LARGE, budget=LARGE_BUDGET)
-                    text, src = made.text, made.src
+                        preview = thumbnail(next(glances), size=LARGE, budget=LARGE_BUDGET)
+                    text, src = preview.text, preview.src
             else:
                 text, cut = self.view.cell(row, column, token)
-            told = {"row": row, "column": column, "text": text, "cut": cut, "src": src}
-            self._send({"kind": "cell", **told})
+            fields = {"row": row, "column": column, "text": text, "cut": cut, "src": src}
+            self._send({"kind": "cell", **fields})
 
         self._run("cell", work)
 
     def _on_copy(self, content: Mapping[str, Any], _: object) -> None:
         start, count = int(content["start"]), int(content["count"])
-        columns = [int(one) for one in content["columns"]]
+        columns = [int(number) for number in content["columns"]]
 
         def work(token: CancelToken) -> None:
             cells, cut = self.view.texts(start, count, columns, token)
@@ -473,11 +473,14 @@ class Explorer(TakesRows, LiveView):
         def work(token: CancelToken) -> None:
             choice = self.view.choice
             page = self.view.page(start, token)
-            found = thumbnails(self.view, page, cells=cells, cancel=token)
+            previews = thumbnails(self.view, page, cells=cells, cancel=token)
             token.check()
             if self.view.choice is not choice:
                 return  # the page now shows other rows
-            told = [[row, column, made.src, made.text] for (row, column), made in found.items()]
-            self._send({"kind": "blobs", "start": page.start, "cells": told})
+            updates = [
+                [row, column, preview.src, preview.text]
+                for (row, column), preview in previews.items()
+            ]
+            self._send({"kind": "blobs", "start": page.start, "cells": updates})
 
         self._run(f"blobs {cells[0]}" if cells else "blobs", work)

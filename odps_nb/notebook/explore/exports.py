@@ -101,8 +101,8 @@ def words_of(made: WrittenFile) -> str:
 
 def file_name(title: str, kind: FileKind, choice: Choice) -> str:
     """Return a safe file name for the selected rows of a source with this title."""
-    said = [*(one.text for one in choice.conditions), choice.search]
-    chosen = "-".join(part for one in said if (part := _name_part(one, 40)))
+    texts = [*(condition.text for condition in choice.conditions), choice.search]
+    chosen = "-".join(part for text in texts if (part := _name_part(text, 40)))
     stem = "-".join(filter(None, (_name_part(title, 60), chosen[:80].strip("_.-"))))
     return f"{safe_name(stem) or 'rows'}.{kind}"
 
@@ -120,13 +120,13 @@ def cell_code(view: RowView, used: set[str]) -> str:
     shell = get_ipython()
     names = {} if shell is None else shell.user_ns
     name = next(
-        one
-        for one in ("df", *(f"df{n}" for n in range(2, len(names) + len(used) + 3)))
-        if one not in names and one not in used
+        candidate
+        for candidate in ("df", *(f"df{n}" for n in range(2, len(names) + len(used) + 3)))
+        if candidate not in names and candidate not in used
     )
     used.add(name)
-    holders = (one for one, value in names.items() if value is view.connection)
-    connection = next((one for one in holders if not one.startswith("_")), None)
+    holders = (variable for variable, value in names.items() if value is view.connection)
+    connection = next((holder for holder in holders if not holder.startswith("_")), None)
     magics = loaded_magics()
     opening = magics.context.opening(view.connection) if magics and connection is None else ""
     code = f"{connection or 'odps'}{view.frame_code.removeprefix('odps')}"
@@ -141,7 +141,7 @@ def sort_code(order: Order) -> str:
     """
     ways = {descending for _, descending in order}
     if len(ways) > 1:
-        return "".join(_sort_call([one], ", kind='stable'") for one in reversed(order))
+        return "".join(_sort_call([key], ", kind='stable'") for key in reversed(order))
     return _sort_call(order, "") if order else ""
 
 
@@ -179,7 +179,7 @@ def write_file(
         first = next(batches, None)
         if first is None:
             first = pa.RecordBatch.from_pylist([], schema=rows.arrow_schema)
-        columns = [found for name in first.schema.names if (found := rows.schema.find(name))]
+        columns = [column for name in first.schema.names if (column := rows.schema.find(name))]
         shown = first if kind == "parquet" else _for_csv(first, columns)
         if kind == "csv":
             chunks.write(BOM)
@@ -209,14 +209,14 @@ def save_file(
     cancel: CancelToken | None = None,
 ) -> tuple[WrittenFile, Path]:
     """Write rows as a file of any size in the current folder; a name in use gets a number."""
-    made: list[WrittenFile] = []
+    files: list[WrittenFile] = []
 
     def fill(file: BinaryIO) -> None:
         options: dict[str, Any] = {"progress": progress, "cancel": cancel, "limit": sys.maxsize}
-        made.append(write_file(rows, kind, file.write, **options))
+        files.append(write_file(rows, kind, file.write, **options))
 
     path = Folder(Path.cwd()).fill(fill, name)
-    return made[0], path
+    return files[0], path
 
 
 def _writer(kind: FileKind, sink: _Chunks, schema: pa.Schema, columns: list[Column]) -> Any:
@@ -290,5 +290,5 @@ def _csv_array(array: pa.Array, column: Column) -> pa.Array:
 
 
 def _texts(array: pa.Array, text: Callable[[Any], str]) -> pa.Array:
-    found = [None if one is None else text(one) for one in array.to_pylist()]
-    return pa.array(found, pa.string())
+    texts = [None if value is None else text(value) for value in array.to_pylist()]
+    return pa.array(texts, pa.string())

@@ -64,7 +64,7 @@ def page_message(view: RowView, page: Page) -> dict[str, Any]:
         "count": page.count,
         "total": view.total,
         "rows": count_label(view),
-        "conditions": [condition_message(view, one) for one in choice.conditions],
+        "conditions": [condition_message(view, condition) for condition in choice.conditions],
         "profiled": view.is_profiled,
         "unprofiled": view.unprofiled,
         "search": choice.search,
@@ -107,9 +107,11 @@ def count_message(view: RowView) -> dict[str, Any]:
     }
 
 
-def _offered(view: RowView, column: Column, one: ColumnProfile) -> Iterator[tuple[str, int, str]]:
+def _offered(
+    view: RowView, column: Column, profile: ColumnProfile
+) -> Iterator[tuple[str, int, str]]:
     """Yield label, row count and typed text of each value that the filter builder offers."""
-    for bar in one.frequent if "values" in operations(column) else ():
+    for bar in profile.frequent if "values" in operations(column) else ():
         text = "" if bar.value is None else text_of(bar.value, view.timezone)
         if bar.value is not None and len(text) <= _NAME:
             yield visible(bar.label), bar.count, text
@@ -121,19 +123,19 @@ def profile_message(view: RowView) -> dict[str, Any]:
     assert profile is not None  # created by the caller
     columns = [
         {
-            "rows": one.rows,
-            "sample": one.is_sample,
-            "nulls": one.nulls,
-            "words": one.words,
-            "ends": list(map(visible, one.ends)),
-            "facts": [[name, visible(text)] for name, text in one.facts],
-            "bars": [[visible(bar.label), bar.count, bar.whole] for bar in one.bars],
-            "beside": [n for n, bar in enumerate(one.bars) if bar.is_beside],
-            "frequent": list(_offered(view, column, one)),
-            "is_line": one.is_range or is_number(column),
-            "is_log": one.is_log,
+            "rows": column_profile.rows,
+            "sample": column_profile.is_sample,
+            "nulls": column_profile.nulls,
+            "words": column_profile.words,
+            "ends": list(map(visible, column_profile.ends)),
+            "facts": [[name, visible(text)] for name, text in column_profile.facts],
+            "bars": [[visible(bar.label), bar.count, bar.whole] for bar in column_profile.bars],
+            "beside": [n for n, bar in enumerate(column_profile.bars) if bar.is_beside],
+            "frequent": list(_offered(view, column, column_profile)),
+            "is_line": column_profile.is_range or is_number(column),
+            "is_log": column_profile.is_log,
         }
-        for column, one in zip(view.columns, profile.columns, strict=True)
+        for column, column_profile in zip(view.columns, profile.columns, strict=True)
     ]
     whole = profile.total is not None and profile.rows >= profile.total
     return {"kind": "profile", "label": profile.label, "whole": whole, "columns": columns}

@@ -57,8 +57,8 @@ class Page:
     @property
     def columns(self) -> list[list[Cell]]:
         """The cells, column by column."""
-        found: list[list[Cell]] = json.loads(self.data)
-        return found
+        cells: list[list[Cell]] = json.loads(self.data)
+        return cells
 
     @property
     def note(self) -> str:
@@ -130,7 +130,7 @@ class _Pager(ABC):
 
     def _keep(self, page: Page) -> Page:
         self._pages[page.start] = page
-        while sum(len(one.data) for one in self._pages.values()) > self._kept:
+        while sum(len(cached.data) for cached in self._pages.values()) > self._kept:
             self._pages.popitem(last=False)
         return page
 
@@ -227,13 +227,13 @@ class PageMarks:
         if len(self._marks) > MOST_MARKS:
             self._step *= 2
             self._marks = {
-                start: one for start, one in self._marks.items() if not start % self._step
+                start: stored for start, stored in self._marks.items() if not start % self._step
             }
 
     def before(self, start: int) -> Mark:
         """Return the last mark at or before a row; if there is none, a mark at the first row."""
-        found = max((one for one in self._marks if one <= start), default=None)
-        return Mark() if found is None else self._marks[found]
+        nearest = max((row for row in self._marks if row <= start), default=None)
+        return Mark() if nearest is None else self._marks[nearest]
 
     def clear(self) -> None:
         """Remove all marks, because they are invalid for another snapshot."""
@@ -282,19 +282,19 @@ class StreamPager(_Pager):
         self._tested = begin.searched if self._where is None else 0
         self._all_rows = self._rows.row_count if knows_all else None
         ahead = READ_AHEAD if self._search is None else SEARCH_AHEAD
-        found = self._rows.found(self._where, begin.place, cancel, self._count_tested, ahead=ahead)
-        with closing(found):
+        stream = self._rows.found(self._where, begin.place, cancel, self._count_tested, ahead=ahead)
+        with closing(stream):
             try:
                 self._wait(True)
-                for place, batch in found:
+                for place, batch in stream:
                     if place != self._behind.place:
                         self._behind = _Behind(place, 0, self.searched)
                     self.searched += batch.num_rows
                     self._cancel.check()
-                    kept = batch if self._search is None else self._search.apply(batch)
-                    if kept.num_rows:
+                    matched = batch if self._search is None else self._search.apply(batch)
+                    if matched.num_rows:
                         self._wait(False)
-                        yield place, kept
+                        yield place, matched
                         self._wait(True)
             finally:
                 self._wait(False)
@@ -346,18 +346,18 @@ class StreamPager(_Pager):
     def _again(self, start: int, count: int, cancel: CancelToken) -> list[pa.RecordBatch]:
         """Read rows again in a second stream, which starts at the nearest mark."""
         mark = self._marks.before(start)
-        skip, found = mark.skip + start - mark.start, []
+        skip, parts = mark.skip + start - mark.start, []
         with closing(self._rows.found(self._where, mark.place, cancel)) as stream:
             for _, batch in stream:
                 cancel.check()
-                kept = batch if self._search is None else self._search.apply(batch)
-                part = kept.slice(skip, count)
-                skip = max(0, skip - kept.num_rows)
+                matched = batch if self._search is None else self._search.apply(batch)
+                part = matched.slice(skip, count)
+                skip = max(0, skip - matched.num_rows)
                 count -= part.num_rows
-                found.append(part)
+                parts.append(part)
                 if not count:
                     break
-        return found
+        return parts
 
     def _next(self, cancel: CancelToken) -> Page:
         self._gather(self._size, cancel)
@@ -373,7 +373,7 @@ class StreamPager(_Pager):
     def _gather(self, rows: int, cancel: CancelToken) -> None:
         """Wait until ``rows`` rows are buffered, or until the end of the stream."""
         assert self._stream is not None
-        have = sum(one.batch.num_rows for one in self._rest)
+        have = sum(waiting.batch.num_rows for waiting in self._rest)
         while have < rows and (placed := next(self._stream, None)) is not None:
             place, batch = placed
             behind = self._behind
@@ -383,17 +383,17 @@ class StreamPager(_Pager):
 
     def _take(self, rows: int) -> list[pa.RecordBatch]:
         """Remove and return the first ``rows`` rows that are not yet on a page."""
-        taken = []
+        parts = []
         while rows and self._rest:
             first = self._rest.pop(0)
             part = first.batch.slice(0, rows)
-            taken.append(part)
+            parts.append(part)
             rows -= part.num_rows
             if left := first.batch.num_rows - part.num_rows:
                 rest = first.batch.slice(part.num_rows, left)
                 since = first.since + part.num_rows
                 self._rest.insert(0, replace(first, since=since, batch=rest))
-        return taken
+        return parts
 
     def close(self) -> None:
         """Close the stream and clear the cache."""

@@ -130,9 +130,9 @@ def _looked_up(source: RowForms) -> Shown:
 def first_found(view: RowView) -> tuple[Page, str]:
     """Return the first rows that a filtered read finds within `SECONDS`, and a note to display."""
     until = time.monotonic() + SECONDS
-    found = list(view.first_rows(ROWS, seconds=SECONDS))
+    batches = list(view.first_rows(ROWS, seconds=SECONDS))
     is_late = time.monotonic() >= until
-    page = drawn_page(0, found, view.columns)
+    page = drawn_page(0, batches, view.columns)
     if page.count >= ROWS:
         return page, "there may be more rows; use explore()"
     if is_late:
@@ -184,7 +184,7 @@ def _foot(shown: Shown, rows: int) -> str:
     if shown.profile is not None:
         described = f"profile: {shown.profile.label}{shown.view.unprofiled}"
     choice = shown.view.choice
-    chosen = ", ".join(one.text for one in choice.conditions)
+    chosen = ", ".join(condition.text for condition in choice.conditions)
     chosen = f"filter: {chosen}"[:CHOSEN] if chosen else ""
     searched = f"search: {choice.search}" if choice.search else ""
     notes = (shown.note, shown.view.note, shown.page.note)
@@ -200,8 +200,8 @@ def _html(shown: Shown, rows: int) -> Html:
         shown.profile.columns if shown.profile is not None else [None] * len(view.columns)
     )
     heads = [
-        _head(one.name, type_label(one, view.timezone), one, profile)
-        for one, profile in zip(view.columns, profiles, strict=True)
+        _head(column.name, type_label(column, view.timezone), column, profile)
+        for column, profile in zip(view.columns, profiles, strict=True)
     ]
     pictures = shown.pictures or {}
     body = [
@@ -234,32 +234,32 @@ def frame_html(
     """
     known = {column.name: column for column in columns}
     rows, missing = min(len(frame), FRAME_ROWS), frame.isna()
-    found = [known.get(str(one)) for one in frame.columns]
+    matched = [known.get(str(key)) for key in frame.columns]
     zone = table.connection.profile.timezone
     heads = [element("th", style=_CELL)]
-    for n, (label, column) in enumerate(zip(frame.columns, found, strict=True)):
+    for n, (label, column) in enumerate(zip(frame.columns, matched, strict=True)):
         kind = str(frame.dtypes.iloc[n]) if column is None else type_label(column, zone)
         heads.append(_head(str(label), kind, column))
     pictures: dict[tuple[int, int], Thumbnail] = {}
-    wanted = islice(_references(frame, found, rows), MOST_PICTURES)
+    references = islice(_references(frame, matched, rows), MOST_PICTURES)
     # without pictures, the names and sizes of the blobs are shown
     with suppress(OdpsNbError), bounded(SECONDS, CancelToken()) as within:
-        pictures = _drawn(table.connection, wanted, within)
+        pictures = _drawn(table.connection, references, within)
     body = []
     for row in range(rows):
         cells = [element("td", str(frame.index[row])[:CELL], style=f"{_CELL}{_RIGHT};{MUTED}")]
-        for n, column in enumerate(found):
+        for n, column in enumerate(matched):
             is_blob = column is not None and column.type.code is TypeCode.BLOB
             text = None if missing.iat[row, n] else _frame_text(frame.iloc[:, n], row, column)
-            made = pictures.get((row, n))
-            if made is not None and made.text.startswith(_VERIFIED):
-                made = replace(made, text=f"{text} · {_VERIFIED}")  # contains the file name
-            cells.append(_td(None if is_blob else column, text, made))
+            preview = pictures.get((row, n))
+            if preview is not None and preview.text.startswith(_VERIFIED):
+                preview = replace(preview, text=f"{text} · {_VERIFIED}")  # contains the file name
+            cells.append(_td(None if is_blob else column, text, preview))
         body.append(element("tr", *cells))
-    count = f"{count_of(len(frame), 'row')} · {count_of(len(found), 'column')}"
+    count = f"{count_of(len(frame), 'row')} · {count_of(len(matched), 'column')}"
     name = str(table.name)
     if total is not None and total > len(frame):
-        count = f"first {len(frame):,} of {total:,} rows · {count_of(len(found), 'column')}"
+        count = f"first {len(frame):,} of {total:,} rows · {count_of(len(matched), 'column')}"
     elif rows < len(frame):
         count = f"first {rows:,} of {count}"
     title = _title(name, count)
@@ -364,12 +364,12 @@ def _bars(profile: ColumnProfile) -> Html:
     )
 
 
-def _td(of: Column | None, cell: object, made: Thumbnail | None = None) -> Html:
+def _td(of: Column | None, cell: object, preview: Thumbnail | None = None) -> Html:
     side = _RIGHT if of is not None and is_number(of) else _LEFT
     if cell is None:
         return element("td", element("em", "null", style="opacity:.5"), style=_CELL + side)
-    if made is not None or (of is not None and of.type.code is TypeCode.BLOB):
-        return element("td", _blob(made), style=_CELL + _LEFT)
+    if preview is not None or (of is not None and of.type.code is TypeCode.BLOB):
+        return element("td", _blob(preview), style=_CELL + _LEFT)
     text, cut = (str(cell[0]), True) if isinstance(cell, list) else (str(cell), False)
     text = separated(text) if of is not None and has_separators(of) and not cut else text
     if len(text) <= CELL and not cut:
@@ -388,15 +388,15 @@ def _td(of: Column | None, cell: object, made: Thumbnail | None = None) -> Html:
     return element("td", folded, style=_CELL + side)
 
 
-def _blob(made: Thumbnail | None) -> Html:
-    if made is None:
+def _blob(preview: Thumbnail | None) -> Html:
+    if preview is None:
         return element("span", "blob", style=MUTED)
-    words = element("div", made.text, style=f"font-size:11px;{MUTED}")
-    if not made.src:
+    words = element("div", preview.text, style=f"font-size:11px;{MUTED}")
+    if not preview.src:
         return words
     picture = element(
         "img",
-        attributes={"src": made.src, "alt": made.text},
+        attributes={"src": preview.src, "alt": preview.text},
         style="max-width:96px;max-height:64px;width:auto;height:auto",
     )
     return join((picture, words))
@@ -409,16 +409,16 @@ def _text(shown: Shown) -> str:
     view, cells = shown.view, shown.page.columns
     rows = min(TEXT_ROWS, shown.page.count)
     columns: list[list[str]] = []
-    used = 0
+    used_width = 0
     for n, column in enumerate(view.columns):
         lines = [column.name[:TEXT_CELL]]
         lines += [_short(cells[n][row], column) for row in range(rows)]
         width = max(map(len, lines))
-        if used + width > TEXT_WIDTH and columns:
+        if used_width + width > TEXT_WIDTH and columns:
             break
-        used += width + 2
+        used_width += width + 2
         right = is_number(column)
-        columns.append([one.rjust(width) if right else one.ljust(width) for one in lines])
+        columns.append([line.rjust(width) if right else line.ljust(width) for line in lines])
     table = ["  ".join(parts).rstrip() for parts in zip(*columns, strict=True)]
     hidden = len(view.columns) - len(columns)
     more = [f"… and {hidden:,} more columns"] if hidden else []
@@ -434,7 +434,9 @@ def _short(cell: object, column: Column) -> str:
     if column.type.code is TypeCode.BLOB:
         return "<blob>"
     text = str(cell[0] if isinstance(cell, list) else cell)
-    line = "".join(one if one.isprintable() else " " for one in text[: TEXT_CELL + 1])
+    line = "".join(
+        character if character.isprintable() else " " for character in text[: TEXT_CELL + 1]
+    )
     return line if len(line) <= TEXT_CELL and not isinstance(cell, list) else line[:23] + "…"
 
 
@@ -444,13 +446,13 @@ def _short(cell: object, column: Column) -> str:
 def thumbnail(blob: StreamedBlob, *, size: Size = SMALL, budget: int = BUDGET) -> Thumbnail:
     """Read a blob and draw a thumbnail; if that fails, the thumbnail's text is the error."""
     try:
-        made = tile(blob, size=size, budget=budget)
+        drawn = tile(blob, size=size, budget=budget)
     except CancelledError:
         raise
     except OdpsNbError as error:
         return Thumbnail("", f"not read: {error}"[:200])
-    mark = f"{_VERIFIED} · " if made.verified else ""
-    return Thumbnail(made.drawing.picture, f"{mark}{made.words}")
+    mark = f"{_VERIFIED} · " if drawn.verified else ""
+    return Thumbnail(drawn.drawing.picture, f"{mark}{drawn.words}")
 
 
 def thumbnails(
@@ -465,23 +467,25 @@ def thumbnails(
 
     By default, these are the first ``most`` BLOBs of the page.
     """
-    blobs = [n for n, one in enumerate(view.columns) if one.type.code is TypeCode.BLOB]
+    blobs = [n for n, column in enumerate(view.columns) if column.type.code is TypeCode.BLOB]
     if not blobs:
         return {}
     texts = page.columns
-    asked = cells or ((row, column) for row in range(min(ROWS, page.count)) for column in blobs)
-    wanted: list[tuple[int, int, str]] = []
-    for row, column in asked:
+    candidates = cells or (
+        (row, column) for row in range(min(ROWS, page.count)) for column in blobs
+    )
+    references: list[tuple[int, int, str]] = []
+    for row, column in candidates:
         reference = texts[column][row] if column in blobs and 0 <= row < page.count else None
-        if isinstance(reference, str) and len(wanted) < most:
-            wanted.append((row, column, reference))
+        if isinstance(reference, str) and len(references) < most:
+            references.append((row, column, reference))
 
-    return _drawn(view.connection, wanted, cancel)
+    return _drawn(view.connection, references, cancel)
 
 
 def _drawn(
     connection: Connection,
-    wanted: Iterable[tuple[int, int, str]],
+    references: Iterable[tuple[int, int, str]],
     cancel: CancelToken | None = None,
 ) -> dict[tuple[int, int], Thumbnail]:
     """Return thumbnails by row and column of the blobs with these references."""
@@ -494,4 +498,4 @@ def _drawn(
             for (row, column, _), blob in zip(run, blobs, strict=True):
                 yield (row, column), thumbnail(blob)
 
-    return dict(side_by_side(draw, list(wanted), cancel, workers=SIDE_BY_SIDE))
+    return dict(side_by_side(draw, list(references), cancel, workers=SIDE_BY_SIDE))

@@ -135,10 +135,10 @@ class RowView(TakesRows):
         shown, counted = self._shown, self._profiles.counted(self.where)
         if self._has_more_sorted:
             return min(self._known or MAX_SORTED, MORE_SORTED)
-        found = shown.pager.total
-        if found is None and not self.choice.search and (counted or 0) >= shown.seen:
+        total = shown.pager.total
+        if total is None and not self.choice.search and (counted or 0) >= shown.seen:
             return counted
-        return found
+        return total
 
     @property
     def _known(self) -> int | None:
@@ -238,7 +238,7 @@ class RowView(TakesRows):
     def _first_rows(
         self, count: int, seconds: float, token: CancelToken
     ) -> Iterator[pa.RecordBatch]:
-        rows = self._rows.twin()
+        rows = self._rows.copy()
         # finding rows may take a long time
         with bounded(seconds, token) as within, closing(rows.every(None, within)) as batches:
             for batch in batches:
@@ -264,32 +264,32 @@ class RowView(TakesRows):
         The result has one list per column. Each text and the total length are limited.
         """
         batches = self._again(start, min(count, MAX_PAGE_ROWS), cancel)
-        found: list[list[str | None]] = []
+        texts: list[list[str | None]] = []
         left, cut = MAX_COPY, 0
         for n in columns:
-            found.append([])
+            texts.append([])
             for batch in batches:
                 for text in cell_texts(batch.column(n), self.columns[n], MAX_CELL + 1):
-                    kept = text if text is None else text[: min(MAX_CELL, left)]
-                    left -= len(kept or "")
-                    cut += kept != text
-                    found[-1].append(kept)
-        return found, cut
+                    shortened = text if text is None else text[: min(MAX_CELL, left)]
+                    left -= len(shortened or "")
+                    cut += shortened != text
+                    texts[-1].append(shortened)
+        return texts, cut
 
     def _again(self, start: int, count: int, cancel: CancelToken | None) -> list[pa.RecordBatch]:
         with self._lock:
             batches = self._shown.pager.rows(start, count, cancel or CancelToken())
             self._adopt(self._shown.pager.source, self._shown.seen)
-        found = [batch for batch in batches if batch.num_rows]
-        if not found:
+        filled = [batch for batch in batches if batch.num_rows]
+        if not filled:
             raise ArgumentError(f"there is no row {start:,}")
-        return found
+        return filled
 
     def reference(self, row: int, column: int, cancel: CancelToken | None = None) -> str | None:
         """Return the blob reference in a cell of the current page."""
-        found = self._on_page(row, column, cancel)
+        cell = self._on_page(row, column, cancel)
         is_blob = self.columns[column].type.code is TypeCode.BLOB
-        return found if is_blob and isinstance(found, str) else None
+        return cell if is_blob and isinstance(cell, str) else None
 
     def _on_page(self, row: int, column: int, cancel: CancelToken | None) -> Cell:
         page = self.page(row, cancel)
@@ -315,7 +315,9 @@ class RowView(TakesRows):
         search, order = self.choice.search, self.choice.order
         if order and not search and not self.is_sorted_part:
             return self._shown.rows.code(None), ""  # type: ignore[union-attr]  # no search
-        omitted = [f"the {one}" for one, is_set in (("search", search), ("order", order)) if is_set]
+        omitted = [
+            f"the {setting}" for setting, is_set in (("search", search), ("order", order)) if is_set
+        ]
         note = f"without {' and '.join(omitted)}" if omitted else ""
         return self._rows.code(self.where), note
 
@@ -345,7 +347,7 @@ class RowView(TakesRows):
         return _Shown(choice=choice, rows=self._rows, pager=self._pager_of(self._rows, choice))
 
     def _sorted(self, choice: Choice, token: CancelToken, most: int = MAX_SORTED) -> _Shown:
-        self._sorting = rows = self._rows.twin()
+        self._sorting = rows = self._rows.copy()
         shown: Rows | KnownRows
         try:
             if choice.search:  # SQL cannot express the search
@@ -397,11 +399,11 @@ class RowView(TakesRows):
         >>> view.where
         "quantity >= 9 and (status not in ('new', 'paid') or status is null)"
         """
-        found = next((one for one in self.columns if one.name == column), None)
-        if found is None:
+        target = next((candidate for candidate in self.columns if candidate.name == column), None)
+        if target is None:
             raise ArgumentError(f"there is no column {column!r} to filter by")
-        made = given_condition(
-            found,
+        condition = given_condition(
+            target,
             {
                 "range": (low, high),
                 "values": values,
@@ -412,7 +414,7 @@ class RowView(TakesRows):
             exclude=exclude,
             timezone=self.timezone,
         )
-        self.choose(replace(self.choice, conditions=(*self.choice.conditions, made)), cancel)
+        self.choose(replace(self.choice, conditions=(*self.choice.conditions, condition)), cancel)
 
     def prepare(self) -> None:
         """Load the condition parser in advance, because loading takes most of a second."""
@@ -429,21 +431,21 @@ class RowView(TakesRows):
         """
         of = self.columns[column]
         if bar < 0:
-            made = make_condition(of, "null", exclude=exclude)
+            condition = make_condition(of, "null", exclude=exclude)
         else:
             bars = () if self.profile is None else self.profile.columns[column].bars
             if bar >= len(bars) or (label is not None and label != visible(bars[bar].label)):
                 raise ArgumentError("the profile has changed; click a bar of the new profile")
-            made = bar_condition(of, bars[bar], self.timezone, exclude=exclude)
-        return self.choice.with_only(of, made, self.timezone)
+            condition = bar_condition(of, bars[bar], self.timezone, exclude=exclude)
+        return self.choice.with_only(of, condition, self.timezone)
 
     def value(
         self, row: int, column: int, cancel: CancelToken | None = None, *, exclude: bool
     ) -> Choice:
         """Return the choice with a cell's value as the column's only condition, like `bar`."""
         of, value = self.columns[column], self._again(row, 1, cancel)[0].column(column)[0]
-        made = value_condition(of, value, self.timezone, exclude=exclude)
-        return self.choice.with_only(of, made, self.timezone)
+        condition = value_condition(of, value, self.timezone, exclude=exclude)
+        return self.choice.with_only(of, condition, self.timezone)
 
     def _pager_of(self, rows: Rows, choice: Choice) -> _Pagers:
         where = choice.where
@@ -505,7 +507,7 @@ class RowView(TakesRows):
         token, where = cancel or CancelToken(), self.where
 
         def describe() -> TableProfile:
-            rows, every = self._rows.twin(), self.all_rows
+            rows, every = self._rows.copy(), self.all_rows
             return self._profiles.by_sample(
                 rows, where, token, total=every, matching=lambda: self.matching
             )
@@ -524,7 +526,7 @@ class RowView(TakesRows):
             self.describe(token)
         self._describing = token = CancelToken(token)
         return self._renewing(
-            lambda: self._profiles.by_all(self._rows.twin(), where, progress, token)
+            lambda: self._profiles.by_all(self._rows.copy(), where, progress, token)
         )
 
     def count(self, most_bytes: int, cancel: CancelToken | None = None) -> int | None:
@@ -536,7 +538,7 @@ class RowView(TakesRows):
         if self.matching is not None or self._rows.is_cut:
             return self.matching
         token, where = cancel or CancelToken(), self.where
-        self._profiles.count(self._rows.twin(), where, most_bytes, token)
+        self._profiles.count(self._rows.copy(), where, most_bytes, token)
         return self.matching
 
     def chart(
@@ -546,7 +548,7 @@ class RowView(TakesRows):
 
         If ``by_query`` is false, the chart is computed from the stored rows of a result instead.
         """
-        token, rows = cancel or CancelToken(), self._rows.twin()
+        token, rows = cancel or CancelToken(), self._rows.copy()
         return chart_of(rows, choice, self.where, token, by_query=by_query)
 
     def chart_cost(
@@ -573,27 +575,27 @@ class RowView(TakesRows):
         choice = self.choice
         if not choice.search and not self.is_sorted_part:
             assert not isinstance(self._shown.rows, KnownRows)  # only a search creates `KnownRows`
-            self._taken = taken = self._shown.rows.twin()
-            return taken.selected(None if choice.order else self.where, self._text)
+            self._taken = read = self._shown.rows.copy()
+            return read.selected(None if choice.order else self.where, self._text)
         if self._rows.is_cut and choice.order:
             raise ArgumentError(
                 "not all rows can be exported in this order: the access key may read only the "
                 "first rows of a result",
                 hint="remove the order, or write it into the query with a limit",
             )
-        self._taken = taken = self._rows.twin()
+        self._taken = read = self._rows.copy()
         search = TextSearch(self.columns, choice.search) if choice.search else None
 
         def matching(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            kept = batches if search is None else map(search.apply, batches)
-            return all_in_order(kept, choice.order) if choice.order else kept
+            matched = batches if search is None else map(search.apply, batches)
+            return all_in_order(matched, choice.order) if choice.order else matched
 
-        return SelectedRows(taken.selected(self.where, self._text), matching, CancelToken())
+        return SelectedRows(read.selected(self.where, self._text), matching, CancelToken())
 
     def stop_taking(self) -> None:
         """Cancel the last `selected` read; may be called from any thread."""
-        if (taken := self._taken) is not None:
-            taken.stop()
+        if (read := self._taken) is not None:
+            read.stop()
 
     # -- closing --------------------------------------------------------------------------------
 
@@ -618,6 +620,6 @@ class RowView(TakesRows):
 
 def _first_matches(pager: StreamPager, order: Order, token: CancelToken) -> KnownRows:
     with closing(pager.matches(Mark(), token)) as placed:
-        found = first_in_order((batch for _, batch in placed), order)
-    found.searched = pager.searched
-    return found
+        rows = first_in_order((batch for _, batch in placed), order)
+    rows.searched = pager.searched
+    return rows

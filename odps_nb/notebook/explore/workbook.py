@@ -40,8 +40,8 @@ class WorkbookWriter:
         self._book = require("xlsxwriter").Workbook(sink, options)
         self._sheet = self._book.add_worksheet()
         bold, day, time = (
-            self._book.add_format(one)
-            for one in (
+            self._book.add_format(properties)
+            for properties in (
                 {"bold": True},
                 {"num_format": "yyyy-mm-dd"},
                 {"num_format": "yyyy-mm-dd hh:mm:ss.000"},

@@ -156,8 +156,8 @@ class Chosen:
         by_head = bool(choice.search) or choice.order != "row"
         if choice.search and choice.search != self._found[0]:
             # make a copy, because other threads add entries
-            sought, kept = choice.search.casefold(), dict(self._texts)
-            self._found = (choice.search, {at: sought in text for at, text in kept.items()})
+            sought, texts = choice.search.casefold(), dict(self._texts)
+            self._found = (choice.search, {at: sought in text for at, text in texts.items()})
         return [
             index
             for index in range(len(self.column))
@@ -198,10 +198,10 @@ class Chosen:
 
     def ordered(self, choice: GalleryChoice) -> list[int]:
         """Return the blobs found to match a choice, in the chosen order."""
-        found = [index for index in range(len(self.column)) if self._fits(index, choice)]
+        indices = [index for index in range(len(self.column)) if self._fits(index, choice)]
         if choice.order == "row":
-            return found[::-1] if choice.descending else found
-        known = [index for index in found if index in self._heads]
+            return indices[::-1] if choice.descending else indices
+        known = [index for index in indices if index in self._heads]
         if choice.order == "name":
             return sorted(
                 known, key=lambda at: self._heads[at][0].casefold(), reverse=choice.descending
@@ -221,8 +221,8 @@ class Chosen:
         if not choice.search:
             return True
         name = self._heads.get(index, ("", None))[0]
-        said = f"{name}\n{self.column.caption(index)}".casefold()
-        return choice.search.casefold() in said or self._found[1].get(index, False)
+        text = f"{name}\n{self.column.caption(index)}".casefold()
+        return choice.search.casefold() in text or self._found[1].get(index, False)
 
     def menu(self) -> list[tuple[str, str]]:
         """Return the selectable kinds and their labels, with counts once all blobs are examined."""

@@ -72,7 +72,7 @@ class GalleryPage:
                 "div",
                 element(
                     "div",
-                    *(made.html for made in self.tiles),
+                    *(drawn_tile.html for drawn_tile in self.tiles),
                     style=row if self.view == "grid" else column,
                 ),
                 label=f"blobs of {title}",
@@ -92,7 +92,7 @@ class GalleryPage:
 
     def _text(self) -> str:
         lines = [f"{shorten(self.title, 200)} · {self._count()}"]
-        lines += [f"  {made.text}" for made in self.tiles[:_TEXT_LINES]]
+        lines += [f"  {drawn_tile.text}" for drawn_tile in self.tiles[:_TEXT_LINES]]
         if len(self.tiles) > _TEXT_LINES:
             lines.append(f"  … {len(self.tiles) - _TEXT_LINES} more")
         return "\n".join(lines)
@@ -168,19 +168,19 @@ def drawn_pages(
             later = _RESERVE * max(0, expected - at - len(group))
             room = min(TILE_BUDGET, max(_RESERVE, (left - later) // len(group)))
             drawn = _group(column, group, size, budget=room, render=render, seen=seen)
-        for index, made in zip(group, drawn, strict=True):
-            if isinstance(made, OdpsNbError):
+        for index, result in zip(group, drawn, strict=True):
+            if isinstance(result, OdpsNbError):
                 if not tiles:
-                    raise made
-                silent = silent or f"not read: {made}"
+                    raise result
+                silent = silent or f"not read: {result}"
                 row = column.caption(index)
-                made = unread_tile(silent, size=size, name=f"blob {index}", row=row)
-            if (used := len(made.html.encode())) > left:
+                result = unread_tile(silent, size=size, name=f"blob {index}", row=row)
+            if (length := len(result.html.encode())) > left:
                 more = len(todo) - len(tiles)
                 note = f"{more:,} more blobs do not fit into one output; show fewer at a time"
                 break
-            left -= used
-            tiles.append(made)
+            left -= length
+            tiles.append(result)
     yield page()
 
 
@@ -201,14 +201,14 @@ def _group(
             for index, blob in zip(left, blobs, strict=False):
                 name, row = f"blob {index}", column.caption(index)
                 try:
-                    made = tile(
+                    drawn_tile = tile(
                         blob, size=size, fallback_name=name, row=row, render=render, budget=budget
                     )
                 except (TransportError, ServiceError) as error:  # send no more requests
                     yield from (error for _ in (index, *left))
                     return
                 if seen is not None:
-                    seen(index, made)
-                yield made
+                    seen(index, drawn_tile)
+                yield drawn_tile
 
     return list(side_by_side(draw, group, workers=_WORKERS, ordered=True))

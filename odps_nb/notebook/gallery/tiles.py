@@ -61,12 +61,12 @@ class Tiles:
             for index, blob in zip(places, blobs, strict=True):
                 name = f"blob {index}"
                 try:
-                    made = tile(blob, size=TILE, fallback_name=name, budget=_BUDGET)
-                    message = self._message(index, made, _TEXT)
+                    drawn_tile = tile(blob, size=TILE, fallback_name=name, budget=_BUDGET)
+                    message = self._message(index, drawn_tile, _TEXT)
                 except Exception as error:  # noqa: BLE001  # a defect of one blob
                     yield self._failed(index, error)
                     continue
-                self._chosen.learn(index, made)
+                self._chosen.learn(index, drawn_tile)
                 yield self._keep(index, message)
 
     def large(self, index: int, cancel: CancelToken) -> Message:
@@ -74,50 +74,52 @@ class Tiles:
         name = f"blob {index}"
         with closing(self._column._glances([index], cancel)) as blobs:
             try:
-                made = tile(next(blobs), size=_LARGE, fallback_name=name, budget=_LARGE_BUDGET)
-                message = self._message(index, made, _LARGE_TEXT)
+                drawn_tile = tile(
+                    next(blobs), size=_LARGE, fallback_name=name, budget=_LARGE_BUDGET
+                )
+                message = self._message(index, drawn_tile, _LARGE_TEXT)
             except Exception as error:  # noqa: BLE001  # a defect of one blob
                 return self._failed(index, error)
-        self._chosen.learn(index, made)
-        return {**message, "player": made.drawing.player}
+        self._chosen.learn(index, drawn_tile)
+        return {**message, "player": drawn_tile.drawing.player}
 
     # -- caching ------------------------------------------------------------------------------
 
-    def _keep(self, index: int, made: Message) -> Message:
+    def _keep(self, index: int, message: Message) -> Message:
         with self._lock:
             if (old := self._kept.pop(index, None)) is not None:
                 self._bytes -= _size(old)
-            self._kept[index] = made
-            self._bytes += _size(made)
+            self._kept[index] = message
+            self._bytes += _size(message)
             while self._bytes > KEPT:
                 self._bytes -= _size(self._kept.popitem(last=False)[1])
-        return made
+        return message
 
-    def _message(self, index: int, made: Tile, limit: int) -> Message:
-        row = row_beside(self._column.caption(index), made.name, made.size)
-        declared = made.declared if differs(made.declared, made.format) else ""
-        src = made.drawing.picture
+    def _message(self, index: int, drawn_tile: Tile, limit: int) -> Message:
+        row = row_beside(self._column.caption(index), drawn_tile.name, drawn_tile.size)
+        declared = drawn_tile.declared if differs(drawn_tile.declared, drawn_tile.format) else ""
+        src = drawn_tile.drawing.picture
         return {
             "index": index,
-            "name": shorten(made.name, 200),
-            "words": made.words,
+            "name": shorten(drawn_tile.name, 200),
+            "words": drawn_tile.words,
             "row": shorten(visible(row), 400),
-            "kind": made.format.kind,
-            "verified": made.verified,
+            "kind": drawn_tile.format.kind,
+            "verified": drawn_tile.verified,
             "declared": shorten(visible(declared), 200),
-            "notes": [shorten(visible(note), 240) for note in made.lines],
-            "failed": made.format is UNREAD,
+            "notes": [shorten(visible(note), 240) for note in drawn_tile.lines],
+            "failed": drawn_tile.format is UNREAD,
             "src": src,
-            "checked": BACKDROP in made.drawing.html,
-            "text": "" if src else visible(markup_text(made.drawing.html)[:limit]),
-            "rows": "<table" in made.drawing.html,
-            "wraps": made.drawing.refused or made.format.kind in _WRAPPED,
+            "checked": BACKDROP in drawn_tile.drawing.html,
+            "text": "" if src else visible(markup_text(drawn_tile.drawing.html)[:limit]),
+            "rows": "<table" in drawn_tile.drawing.html,
+            "wraps": drawn_tile.drawing.refused or drawn_tile.format.kind in _WRAPPED,
         }
 
     def _failed(self, index: int, error: Exception) -> Message:
         reason = str(error) if isinstance(error, OdpsNbError) else why_unread(error)
-        made = unread_tile(reason, size=TILE, name=f"blob {index}")
-        return self._message(index, made, _TEXT)
+        unread = unread_tile(reason, size=TILE, name=f"blob {index}")
+        return self._message(index, unread, _TEXT)
 
 
 def _size(message: Message) -> int:

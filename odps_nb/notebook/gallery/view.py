@@ -162,10 +162,10 @@ class Gallery(LiveView):
                     if goal == _FIRST:
                         self._show_widget()
                     goal = 2 * len(page.tiles)
-            made = page.bundle()
+            mime_bundle = page.bundle()
         except OdpsNbError as error:
-            made = failed_page(self, error)
-        self._show_static(made)
+            mime_bundle = failed_page(self, error)
+        self._show_static(mime_bundle)
         if goal == _FIRST:
             self._show_widget()
 
@@ -193,7 +193,7 @@ class Gallery(LiveView):
         notes = [chosen.note] if chosen.note else []
         if len(shown) < len(chosen.indices):
             notes.append(f"only the first {MAX_SHOWN:,} blobs can be shown")
-        told = {
+        message = {
             "kind": "gallery",
             "fresh": fresh,
             "title": shorten(visible(column.title), 200),
@@ -209,21 +209,21 @@ class Gallery(LiveView):
             "descending": choice.descending,
             **question,
         }
-        self._send(told, *([] if isinstance(shown, range) else [_packed(shown)]))
+        self._send(message, *([] if isinstance(shown, range) else [_packed(shown)]))
 
     def _on_tiles(self, content: Mapping[str, Any], _: object) -> None:
-        wanted = [self._index(one) for one in content["indices"][:_BATCH]]
+        indices = [self._index(value) for value in content["indices"][:_BATCH]]
 
         def work(token: CancelToken) -> None:
-            kept = {index: made for index in wanted if (made := self._tiles.kept(index))}
-            if kept:
-                self._send({"kind": "tiles", "tiles": list(kept.values())})
-            missing = [index for index in wanted if index not in kept]
+            cached = {index: message for index in indices if (message := self._tiles.kept(index))}
+            if cached:
+                self._send({"kind": "tiles", "tiles": list(cached.values())})
+            missing = [index for index in indices if index not in cached]
             with closing(
                 side_by_side(self._tiles.read, missing, token, workers=AT_A_TIME)
             ) as drawn:
-                for made in drawn:
-                    self._send({"kind": "tiles", "tiles": [made]})
+                for message in drawn:
+                    self._send({"kind": "tiles", "tiles": [message]})
 
         self._run("tiles", work)
 
@@ -231,9 +231,9 @@ class Gallery(LiveView):
         index = self._index(content["index"])
 
         def work(token: CancelToken) -> None:
-            made = self._tiles.large(index, token)
+            message = self._tiles.large(index, token)
             token.check()
-            self._send({"kind": "large", "tile": made})
+            self._send({"kind": "large", "tile": message})
 
         self._run("large", work)
 
@@ -254,13 +254,13 @@ class Gallery(LiveView):
             self._send({"kind": "ask", "text": text})
             return
 
-        def told(number: int, total: int) -> None:
+        def report(number: int, total: int) -> None:
             text = f"read {number:,} of {total:,} blobs"
             busy = {"kind": "busy", "task": "choose", "text": text, "share": number / total}
             self._send({**busy, "stop": "Enough"})
 
         def work(token: CancelToken) -> None:
-            self._chosen.choose(choice, token, told)
+            self._chosen.choose(choice, token, report)
             self._send_gallery(fresh=True, **question)
 
         self._run("choose", work)
@@ -269,7 +269,7 @@ class Gallery(LiveView):
         numbers = array("i")
         numbers.frombytes(bytes(buffers[0]))
         by = str(content["by"])[:40]
-        self._chosen.selected = {self._index(one) for one in numbers}
+        self._chosen.selected = {self._index(number) for number in numbers}
         self._send_selection(by)
 
     def _on_save(self, content: Mapping[str, Any], _: object) -> None:
@@ -277,8 +277,8 @@ class Gallery(LiveView):
         folder = str(content["folder"]).strip() or "blobs"
 
         def work(token: CancelToken) -> None:
-            told = Told(self._send, token.cancel, task="save")
-            saved = self._chosen.save(places, folder, token=token, progress=told)
+            progress = Told(self._send, token.cancel, task="save")
+            saved = self._chosen.save(places, folder, token=token, progress=progress)
             where = saved[0] if len(saved) == 1 else folder
             text = f"{count_of(len(saved), 'file')} saved: {where}"
             self._send({"kind": "said", "text": visible(text)})
@@ -290,8 +290,8 @@ class Gallery(LiveView):
 
         def work(token: CancelToken) -> None:
             texts = self._column.pick(places).references().tolist()
-            said = f"{count_of(len(texts), 'reference')} copied"
-            self._send({"kind": "copied", "text": "\n".join(texts), "said": said})
+            summary = f"{count_of(len(texts), 'reference')} copied"
+            self._send({"kind": "copied", "text": "\n".join(texts), "said": summary})
 
         self._run("copy", work)
 

@@ -57,8 +57,8 @@ def widget_class(script: Path, parts: tuple[str, ...], *texts: str) -> Any:
     scripts = (Path(__file__).with_name("common.js"), *map(script.with_name, parts), script)
 
     def together(ending: str) -> str:
-        files = [one.with_suffix(f".{ending}") for one in scripts]
-        text = "\n".join(one.read_text(encoding="utf-8") for one in files if one.exists())
+        files = [path.with_suffix(f".{ending}") for path in scripts]
+        text = "\n".join(file.read_text(encoding="utf-8") for file in files if file.exists())
         return _UNNEEDED.sub("", text)  # saved notebooks contain the script of each view
 
     state = {name: traitlets.Unicode("").tag(sync=True) for name in ("static_id", *texts)}
@@ -163,13 +163,13 @@ class LiveView(DisplayedLive):
         # reopened, the style hides the next output, which says "model not found".
         mark = f"odps-nb-{self._id}"
         style = f"<style>{_NO_MODEL.format(mark)}</style>"
-        made = dict(bundle)  # `html.bundle` has already wrapped its HTML
-        made["text/html"] = self._marked(style + bundle.get("text/html", ""))
+        mime_bundle = dict(bundle)  # `html.bundle` has already wrapped its HTML
+        mime_bundle["text/html"] = self._marked(style + bundle.get("text/html", ""))
         if self._is_displayed:
-            output.replace(made, display_id=self._id)
+            output.replace(mime_bundle, display_id=self._id)
         else:
             self._is_displayed = True
-            output.show(made, display_id=self._id)
+            output.show(mime_bundle, display_id=self._id)
 
     def _show_widget(self) -> None:
         """Display the widget; untrusted and exported notebooks show ``_no_widget`` instead.
@@ -226,8 +226,8 @@ class LiveView(DisplayedLive):
         elif isinstance(error, OdpsNbError):
             text = " ".join(explain(error))
         if text is not None:
-            told = {"kind": "problem", "task": task, "text": visible(text)[:1000]}
-            self._send({**told, **self._about(task)})
+            message = {"kind": "problem", "task": task, "text": visible(text)[:1000]}
+            self._send({**message, **self._about(task)})
 
     def _tell_end(self, task: str) -> None:
         """Report the end of a task to the browser."""
@@ -264,8 +264,8 @@ class LiveView(DisplayedLive):
         try:
             token.check()
             work(token)
-        except Exception as found:  # noqa: BLE001  # the view reports the error
-            error = found
+        except Exception as caught:  # noqa: BLE001  # the view reports the error
+            error = caught
         with self._lock:
             is_last = self._tokens.get(task) is token and not self._closed
             if is_last:

@@ -42,8 +42,8 @@ def together(*decorators: Callable[[Any], Any]) -> Callable[[_Function], _Functi
     """Return a decorator that applies several decorators, starting with the last one."""
 
     def decorate(function: _Function) -> _Function:
-        for one in reversed(decorators):
-            function = one(function)
+        for decorator in reversed(decorators):
+            function = decorator(function)
         return function
 
     return decorate
@@ -100,22 +100,22 @@ class Command:
 
     def positionals(self) -> list[str]:
         """Return the names of the positional arguments."""
-        return [one.dest for one in parser_of(self.run)._actions if not one.option_strings]
+        return [action.dest for action in parser_of(self.run)._actions if not action.option_strings]
 
     def given(self, words: Sequence[str]) -> list[str]:
         """Return the words that are neither options nor option values."""
-        found: list[str] = []
+        arguments: list[str] = []
         skip = False
         for word in words:
             if not skip and not word.startswith("-"):
-                found.append(word)
+                arguments.append(word)
             skip = not skip and word.startswith("-") and "=" not in word and self.takes_value(word)
-        return found
+        return arguments
 
     def option_strings(self) -> tuple[str, ...]:
         """Return the names of the options, long forms first."""
-        found = list(parser_of(self.run)._option_string_actions)
-        return tuple(sorted([*found, "--help"], key=lambda name: (not name.startswith("--"), name)))
+        names = list(parser_of(self.run)._option_string_actions)
+        return tuple(sorted([*names, "--help"], key=lambda name: (not name.startswith("--"), name)))
 
 
 def split_line(line: str) -> list[str]:
@@ -124,7 +124,7 @@ def split_line(line: str) -> list[str]:
     >>> split_line("orders -w \\"note = 'a b'\\" -p ds>'2030'")
     ['orders', '-w', "note = 'a b'", '-p', "ds>'2030'"]
     """
-    line = _COMPARED.sub(lambda found: f'{found[1]}"{found[2]}"' if found[2] else found[0], line)
+    line = _COMPARED.sub(lambda match: f'{match[1]}"{match[2]}"' if match[2] else match[0], line)
     lexer = shlex.shlex(line, posix=True, punctuation_chars=False)
     lexer.whitespace_split, lexer.commenters, lexer.escape = True, "", ""
     try:
@@ -139,14 +139,14 @@ def without_end(line: str) -> tuple[str, bool]:
     >>> without_end("orders -w 'a = \\"#1\\"' -q;  # the first")
     ('orders -w \\'a = "#1"\\' -q', True)
     """
-    kept = ""
+    content = ""
     for piece in _PIECE.finditer(line):
         if piece["comment"]:
             break
-        kept += piece[0]
-    kept = kept.rstrip()
-    bare = kept.rstrip("; \t")
-    return bare, bare != kept
+        content += piece[0]
+    content = content.rstrip()
+    bare = content.rstrip("; \t")
+    return bare, bare != content
 
 
 def split_text(line: str, command: Callable[..., Any]) -> tuple[list[str], str]:
@@ -154,10 +154,10 @@ def split_text(line: str, command: Callable[..., Any]) -> tuple[list[str], str]:
     known = parser_of(command)._option_string_actions
     words: list[str] = []
     place = 0
-    while found := _OPTION.match(line, place):
-        words.append(found[1])
-        place = found.end()
-        action = known.get(found[1])
+    while option := _OPTION.match(line, place):
+        words.append(option[1])
+        place = option.end()
+        action = known.get(option[1])
         if (action is not None and action.nargs == 0) or not (value := _WORD.match(line, place)):
             continue
         if action is not None or value[1].startswith("="):
@@ -176,7 +176,7 @@ def expanded(words: Iterable[str], variables: Mapping[str, Any]) -> list[str]:
     Other line magics of IPython do the same. A value stays one word. A filter (``-w``) does not
     change, because ``:name`` inserts quoted values there.
     """
-    formatter, found = DollarFormatter(), []
+    formatter, replaced = DollarFormatter(), []
     is_filter = False
     for word in words:
         if not is_filter and not word.startswith(("-w", "--where=")) and set("{$") & set(word):
@@ -187,9 +187,9 @@ def expanded(words: Iterable[str], variables: Mapping[str, Any]) -> list[str]:
                 raise UsageError(f"{word}: there is no variable {error.name!r}{near}") from None
             except Exception as error:  # noqa: BLE001  an expression may raise any
                 raise UsageError(f"{word}: {error}; write {{{{ for a brace") from None
-        found.append(word)
+        replaced.append(word)
         is_filter = word in ("-w", "--where")
-    return found
+    return replaced
 
 
 def parse(command: Callable[..., Any], words: list[str]) -> argparse.Namespace:
@@ -200,14 +200,14 @@ def parse(command: Callable[..., Any], words: list[str]) -> argparse.Namespace:
     refuse_keys(words)
     parser = parser_of(command)
     parser.allow_abbrev = False
-    found, rest = parser.parse_known_args(words)
+    args, rest = parser.parse_known_args(words)
     if not rest:
-        return found
+        return args
     unknown = rest[0].partition("=")[0]
     if unknown.startswith("-"):
         known = [name for action in parser._actions for name in action.option_strings]
         raise UsageError(f"{parser.prog} has no option {unknown}{suggest(unknown, known)}")
-    if getattr(found, "where", None) is not None:
+    if getattr(args, "where", None) is not None:
         raise UsageError(f'unexpected argument {unknown!r}; quote the filter: -w "amount > 10"')
     if set("[](") & set("".join(words)):
         raise UsageError(

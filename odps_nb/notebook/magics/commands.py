@@ -92,10 +92,12 @@ def _where(connection: Connection) -> str:
 def _answer(connection: Connection) -> str:
     from odps_nb.access.service_checks import check_project
 
-    project, *others = check_project(connection.profile)
+    project, *zone_checks = check_project(connection.profile)
     if not project.ok:
         return f"not usable yet: {project.found}; {project.to_do}".rstrip("; ")
-    zones = (f"time zone: {one.found}" + (f"; {one.to_do}" * (not one.ok)) for one in others)
+    zones = (
+        f"time zone: {check.found}" + (f"; {check.to_do}" * (not check.ok)) for check in zone_checks
+    )
     return " · ".join(["the service responds", *zones])
 
 
@@ -108,12 +110,12 @@ def _connection(context: Context, args: argparse.Namespace) -> tuple[Connection,
     if isinstance(known, Connection):
         return known, False
     keywords = {key: getattr(args, key) for key in PLACE}
-    given = {key: value for key, value in keywords.items() if value is not None}
+    options = {key: value for key, value in keywords.items() if value is not None}
     if is_source(known):
-        return odps_nb.connect(known, **given), True
+        return odps_nb.connect(known, **options), True
     if args.target:
-        given["endpoint" if "://" in args.target else "source"] = args.target
-    return odps_nb.connect(**given), True
+        options["endpoint" if "://" in args.target else "source"] = args.target
+    return odps_nb.connect(**options), True
 
 
 @parsed_as("odps explore")

@@ -130,15 +130,15 @@ def complete(before: str, known: Known, after: str = "") -> Candidates | None:
 def _in_python(before: str, after: str, known: Known) -> Candidates | None:
     """Complete in a string of a call such as ``odps.sql("…`` or ``table.read(where="…``."""
     call = _CALL.search(before)
-    if call is not None and (found := known.names_of(call["variable"])) and not found[1]:
+    if call is not None and (lookup := known.names_of(call["variable"])) and not lookup[1]:
         if call["method"].startswith("sql"):
-            return _in_sql(call["text"], after.partition(call["quote"])[0], found[0])
+            return _in_sql(call["text"], after.partition(call["quote"])[0], lookup[0])
         is_name = not call["text"].strip("._") or call["text"].replace(".", "_").isidentifier()
-        return _among(call["text"], found[0]("tables", ""), "table") if is_name else None
+        return _among(call["text"], lookup[0]("tables", ""), "table") if is_name else None
     read = _READ_CALL.search(before.rpartition("\n")[2])
-    if read is None or (found := known.names_of(read["variable"])) is None:
+    if read is None or (lookup := known.names_of(read["variable"])) is None:
         return None
-    names, table = found
+    names, table = lookup
     if not (table := table or read["table"] or ""):
         return None
     if read["partitions"]:
@@ -206,23 +206,23 @@ def _in_sql(body: str, after: str, names: Lookup) -> Candidates | None:
     columns = [column for table in read for column in names("columns", table)]
     if owner:  # the name of a table, or an alias of a subquery
         return _among(typed, columns)
-    found = _among(fragment, [*columns, *names("tables", "")])
+    candidates = _among(fragment, [*columns, *names("tables", "")])
     known = f"{_SQL_FUNCTIONS} {_SQL_WORDS}"
-    others = _among(fragment, (known.upper() if fragment.isupper() else known).split())
-    return replace(found, words=(*found.words, *others.words)[:MAX_SHOWN])
+    keywords = _among(fragment, (known.upper() if fragment.isupper() else known).split())
+    return replace(candidates, words=(*candidates.words, *keywords.words)[:MAX_SHOWN])
 
 
 def _word(text: str) -> str:
-    found = _WORD.search(text)
-    return found[0] if found else ""
+    match = _WORD.search(text)
+    return match[0] if match else ""
 
 
 def _among(fragment: str, words: Iterable[str], kind: str = "param") -> Candidates:
     folded = fragment.casefold()
     fitting = (word for word in words if word.casefold().startswith(folded))
     # a name with a line break would insert an additional line into the cell
-    found = dict.fromkeys(word for word in fitting if word.isprintable())
-    return Candidates(fragment=fragment, words=tuple(found)[:MAX_SHOWN], kind=kind)
+    matches = dict.fromkeys(word for word in fitting if word.isprintable())
+    return Candidates(fragment=fragment, words=tuple(matches)[:MAX_SHOWN], kind=kind)
 
 
 def matcher(completer: Any, ask: Callable[[str, str], Candidates | None]) -> Callable[..., Any]:
@@ -235,9 +235,9 @@ def matcher(completer: Any, ask: Callable[[str, str], Candidates | None]) -> Cal
     except ImportError:
 
         def odps_line_matcher(text: str) -> list[str]:
-            found = ask(completer.text_until_cursor, "") or Candidates(fragment="")
+            candidates = ask(completer.text_until_cursor, "") or Candidates(fragment="")
             # IPython replaces ``text``, which may be longer or shorter than the fragment.
-            return [text + word[len(found.fragment) :] for word in found.words]
+            return [text + word[len(candidates.fragment) :] for word in candidates.words]
 
         return odps_line_matcher
 
@@ -247,15 +247,15 @@ def matcher(completer: Any, ask: Callable[[str, str], Candidates | None]) -> Cal
         before, after = lines[: context.cursor_line + 1], lines[context.cursor_line + 1 :]
         after.insert(0, before[-1][context.cursor_position :])
         before[-1] = before[-1][: context.cursor_position]
-        found = ask("\n".join(before), "\n".join(after))
-        if found is None:
+        candidates = ask("\n".join(before), "\n".join(after))
+        if candidates is None:
             return {"completions": [], "suppress": False}
         # Suppress IPython's own completions (Python names and files). IPython ignores the
         # suppression if a matcher returns no words, so return the typed text.
-        words = found.words or (found.fragment,)
+        words = candidates.words or (candidates.fragment,)
         return {
-            "completions": [SimpleCompletion(text=word, type=found.kind) for word in words],
-            "matched_fragment": found.fragment,
+            "completions": [SimpleCompletion(text=word, type=candidates.kind) for word in words],
+            "matched_fragment": candidates.fragment,
             "suppress": True,
             "ordered": True,
         }
@@ -308,8 +308,8 @@ class NameCache:
         """Return names younger than ``ttl``, or ``None``; waits for a fetch that is running."""
         key = (kind, of)
         with self._answered:
-            asked = self._asked.get(key)
-            if asked is None or self._clock() - asked >= self._ttl:
+            requested_at = self._asked.get(key)
+            if requested_at is None or self._clock() - requested_at >= self._ttl:
                 return None
             self._answered.wait_for(lambda: key in self._answers, self._patience)
             return self._known.get(key)
@@ -338,8 +338,8 @@ class NameCache:
     def _ask(self, key: _Key) -> None:
         """Queue a fetch if the names are missing or expired. The caller holds the lock."""
         now = self._clock()
-        asked = self._asked.get(key)
-        if self._closed or (asked is not None and now - asked < self._ttl):
+        requested_at = self._asked.get(key)
+        if self._closed or (requested_at is not None and now - requested_at < self._ttl):
             return
         self._asked[key] = now
         self._wanted.put(key)
@@ -350,8 +350,8 @@ class NameCache:
     def _refresh(self) -> None:
         while (key := self._wanted.get()) is not None:
             try:
-                found = self._fetch(*key)
+                names = self._fetch(*key)
             except OdpsNbError:
-                found = None  # completion then offers no names; a command would show the error
+                names = None  # completion then offers no names; a command would show the error
             with self._answered:
-                self._put(key, found)
+                self._put(key, names)

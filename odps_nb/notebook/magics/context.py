@@ -58,10 +58,10 @@ class Context:
         if self._connection is None:
             from odps_nb.access.connection import Connection
 
-            named = ((n, one) for n, one in self.variables.items() if n[0] != "_")
-            found = {n: one for n, one in named if isinstance(one, Connection)}
-            if len({id(one) for one in found.values()}) == 1:
-                name, connection = next(iter(found.items()))
+            named = ((n, value) for n, value in self.variables.items() if n[0] != "_")
+            connections = {n: value for n, value in named if isinstance(value, Connection)}
+            if len({id(value) for value in connections.values()}) == 1:
+                name, connection = next(iter(connections.items()))
                 self.use(connection, owned=False, origin=(name,))
             else:
                 self.use(_from_settings(self.variables), owned=True)
@@ -85,20 +85,20 @@ class Context:
         if connection is not self._connection:
             return ""
         target, *options = self._origin or (None,)
-        given = {
+        settings = {
             name: value for name, value in zip(PLACE, options, strict=False) if value is not None
         }
         if target == "local":  # a second embedded service would have different tables
-            switches = "".join(f' --{name} "{value}"' for name, value in given.items())
+            switches = "".join(f' --{name} "{value}"' for name, value in settings.items())
             return f"odps = %odps connect local{switches}\n"
         if target is not None and self.variables.get(target) is connection:
             return "" if target == "odps" else f"odps = {target}\n"
-        said = [f"{name}={value!r}" for name, value in given.items()]
+        arguments = [f"{name}={value!r}" for name, value in settings.items()]
         if target is not None:
             key = "endpoint" if "://" in target else "source"
             is_variable = is_source(self.variables.get(target))
-            said.insert(0, target if is_variable else f"{key}={target!r}")
-        return f"import odps_nb\nodps = odps_nb.connect({', '.join(said)})\n"
+            arguments.insert(0, target if is_variable else f"{key}={target!r}")
+        return f"import odps_nb\nodps = odps_nb.connect({', '.join(arguments)})\n"
 
     def transfer_line(self) -> str:
         """Return the service that transfers the connection's rows, and why; sends no request.
@@ -196,7 +196,7 @@ class Context:
         """Return a variable's value, or raise a one-line error that suggests a similar name."""
         known = self.variables
         if name not in known:
-            shown = [one for one in known if not one.startswith("_")]
+            shown = [key for key in known if not key.startswith("_")]
             raise UsageError(f"there is no variable {name!r}{suggest(name, shown)}")
         return known[name]
 

@@ -49,10 +49,10 @@ def tables(context: Context, args: argparse.Namespace, cell: str | None) -> List
     nothing = f"no table name matches {args.pattern}" if args.pattern else "no tables yet"
     if args.column:
         nothing = f"no table has a column {args.column}"
-        names = [one for one in names if _has_column(known[one], args.column)]
+        names = [name for name in names if _has_column(known[name], args.column)]
     if args.sort:
         value = _ORDERS[args.sort]
-        names.sort(key=lambda one: -(((info := known[one]) and value(info)) or 0))
+        names.sort(key=lambda name: -(((info := known[name]) and value(info)) or 0))
     rows = tuple((name, *_facts(known.get(name))) for name in names)
     headers = ("table", "rows", "size", "changed", "partitioned by", "comment")
     return _without_empty(headers, rows, nothing)
@@ -60,8 +60,8 @@ def tables(context: Context, args: argparse.Namespace, cell: str | None) -> List
 
 def each_table(connection: Connection, names: Sequence[str]) -> list[TableInfo | None]:
     """Describe tables, 100 in each request; the result is ``None`` for an unreadable table."""
-    found = [connection.profile.table(name) for name in names]
-    batches = [found[start : start + _BATCH] for start in range(0, len(found), _BATCH)]
+    table_names = [connection.profile.table(name) for name in names]
+    batches = [table_names[start : start + _BATCH] for start in range(0, len(table_names), _BATCH)]
     pool = ThreadPoolExecutor(_WORKERS, thread_name_prefix="odps-nb-tables")
     try:
         described = pool.map(partial(fetch_tables, connection._storage), batches)
@@ -72,7 +72,7 @@ def each_table(connection: Connection, names: Sequence[str]) -> list[TableInfo |
 
 def _has_column(info: TableInfo | None, pattern: str) -> bool:
     names = [] if info is None else info.schema.all_columns
-    return any(fnmatchcase(one.name.casefold(), pattern.casefold()) for one in names)
+    return any(fnmatchcase(column.name.casefold(), pattern.casefold()) for column in names)
 
 
 def _facts(info: TableInfo | None) -> tuple[str, ...]:
@@ -108,16 +108,16 @@ def partitions(context: Context, args: argparse.Namespace, cell: str | None) -> 
     table = context.connection.table(args.table)
     if not table.schema.partition_columns:
         raise ArgumentError(f"{table.name} is not partitioned")
-    asked = parse_partition(args.partition) or PartitionSpec()
-    under = check_partition(asked, table.schema, table.name)
+    spec = parse_partition(args.partition) or PartitionSpec()
+    under = check_partition(spec, table.schema, table.name)
     rows = tuple(
         (
-            str(one.spec),
-            _known(one.record_count),
-            _known(one.size, format_bytes),
-            _time(one.modified_at),
+            str(partition.spec),
+            _known(partition.record_count),
+            _known(partition.size, format_bytes),
+            _time(partition.modified_at),
         )
-        for one in iter_partitions(context.connection._storage, table.name, under)
+        for partition in iter_partitions(context.connection._storage, table.name, under)
     )
     return _without_empty(("partition", "rows", "size", "changed"), rows, "no partitions yet")
 
@@ -126,10 +126,10 @@ def _without_empty(
     headers: tuple[str, ...], rows: tuple[tuple[str, ...], ...], empty: str
 ) -> Listing:
     """Return a listing without the columns for which the service reports no values."""
-    told = [i for i in range(len(headers)) if i == 0 or any(row[i] for row in rows)]
+    filled = [i for i in range(len(headers)) if i == 0 or any(row[i] for row in rows)]
     return Listing(
-        headers=tuple(headers[i] for i in told),
-        rows=tuple(tuple(row[i] for i in told) for row in rows),
+        headers=tuple(headers[i] for i in filled),
+        rows=tuple(tuple(row[i] for i in filled) for row in rows),
         empty=empty,
     )
 

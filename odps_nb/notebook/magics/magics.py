@@ -114,7 +114,7 @@ class OdpsMagics(Magics):
 
     def options(self) -> Options:
         """Return the current settings."""
-        return Options(**{one.name: getattr(self, one.name) for one in fields(Options)})
+        return Options(**{field.name: getattr(self, field.name) for field in fields(Options)})
 
     @no_var_expand
     @needs_local_scope
@@ -163,8 +163,8 @@ class OdpsMagics(Magics):
         args = parse(command.run, expanded(rest, self.context.variables))
         args.give = cell is None and _is_assigned()
         try:
-            found = command.run(self.context, args, text or cell)
-            return None if is_silent and not args.give else found
+            result = command.run(self.context, args, text or cell)
+            return None if is_silent and not args.give else result
         except KeyboardInterrupt:
             what = f"{name} {getattr(args, 'table', '')}".rstrip()
             raise CancelledError(
@@ -190,12 +190,12 @@ class OdpsMagics(Magics):
             if before is not None:
                 manager.magics[kind]["odps"] = before
         manager.registry.pop("OdpsMagics", None)
-        for kept, item in (
+        for registered, item in (
             (self.shell.configurables, self),
             (self.shell.Completer.custom_matchers, self._matcher),
             (self.shell.input_transformers_cleanup, _help_line),
         ):
-            kept[:] = [one for one in kept if one is not item]
+            registered[:] = [entry for entry in registered if entry is not item]
         self.failures.remove()
         self.context.close()
 

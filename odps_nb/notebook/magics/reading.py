@@ -220,11 +220,11 @@ def sql(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
 
     if not (args.output or args.type or args.give or args.bg or _dtypes(args)):
         return _explored(context, args, rows, total, title=title, done=done)
-    found = _finish(context, args, title, rows, total, done=done)
+    value = _finish(context, args, title, rows, total, done=done)
     reads_later = args.bg or (args.type or context.options().result_type) in ("spark", "batches")
     if args.output and not (args.quiet or args.chart or reads_later) and len(rows.schema):
         rows.explore().show()
-    return found
+    return value
 
 
 def _explored(
@@ -254,7 +254,7 @@ def _explored(
 
 def _chart(result: Result, text: str) -> Chart:
     kind, _, names = text.partition(":")
-    x, *rest = [one.strip() for one in names.split(",")]
+    x, *rest = [name.strip() for name in names.split(",")]
     if not x or len(rest) > 1:
         raise UsageError(f"--chart {text}: write KIND:X or KIND:X,Y, such as bar:status,amount")
     with cancels(result.cancel):
@@ -272,8 +272,8 @@ def _cost(connection: Connection, query: str) -> Listing:
     for info in tables_in(connection._storage, query):
         keys = ", ".join(column.name for column in info.schema.partition_columns)
         whole = "" if info.size is None else f"{format_bytes(info.size)} in all"
-        said = filter(None, (whole, keys and f"partitioned by {keys}"))
-        facts.append((f"table {info.name.table}", ", ".join(said)))
+        notes = filter(None, (whole, keys and f"partitioned by {keys}"))
+        facts.append((f"table {info.name.table}", ", ".join(notes)))
     caption = "sql: not run; estimated by the service, which bills bytes times complexity"
     return Listing(headers=("cost", ""), rows=tuple(facts), caption=caption)
 
@@ -331,8 +331,8 @@ def _finish(
 
 def _dtypes(args: argparse.Namespace) -> dict[str, Any]:
     """Return the dtype options as keyword arguments of `Scan.to_pandas` and `Table.head`."""
-    said = {"decimals": args.decimals, "dtype_backend": args.dtype_backend}
-    return {name: value for name, value in said.items() if value is not None}
+    options = {"decimals": args.decimals, "dtype_backend": args.dtype_backend}
+    return {name: value for name, value in options.items() if value is not None}
 
 
 def refuse(args: argparse.Namespace, *names: str, why: str) -> None:

@@ -39,18 +39,18 @@ def answer(kind: str, path: Sequence[str] = (), *, fresh: bool = False) -> JSON:
 
     magics = loaded_magics()
     if kind == "variable" and magics is not None:
-        found: dict[str, Any] = {"name": free_name({*path, *magics.shell.user_ns})}
+        content: dict[str, Any] = {"name": free_name({*path, *magics.shell.user_ns})}
     elif magics is None or magics.context.cache is None:
         first = "%load_ext odps_nb, then %odps connect" if magics is None else "%odps connect"
         problem = ["No connection yet.", f"Run {first}."]
-        found = {"problem": problem, "waiting": True}
+        content = {"problem": problem, "waiting": True}
     else:
         context, names = magics.context, magics.context.cache
         try:
-            found = children(context.connection, names, kind, path, fresh=fresh)
+            content = children(context.connection, names, kind, path, fresh=fresh)
         except OdpsNbError as error:
-            found = {"problem": error_lines(error), "waiting": False}
-    return JSON(found)  # type: ignore[no-untyped-call]  # untyped in IPython
+            content = {"problem": error_lines(error), "waiting": False}
+    return JSON(content)  # type: ignore[no-untyped-call]  # untyped in IPython
 
 
 def children(
@@ -78,8 +78,8 @@ def children(
     if kind == "partitions":
         return _partitions(connection, path[0])
     if kind == "described":
-        found = zip(path, each_table(connection, path), strict=True)
-        items = [info and _columns(names, table, info) for table, info in found]
+        pairs = zip(path, each_table(connection, path), strict=True)
+        items = [info and _columns(names, table, info) for table, info in pairs]
         return {"kind": kind, "items": items}
     return _columns(names, path[0], connection.table(path[0]).info)
 
@@ -113,12 +113,12 @@ def _schemas(
     from odps_nb.client.catalog import list_schemas
 
     try:
-        found = list_schemas(connection._storage, project=project)
+        schemas = list_schemas(connection._storage, project=project)
     except ServiceError as error:
         if not _is_refused(error):
             raise
         return _tables(connection, names, project, DEFAULT_SCHEMA, fresh=fresh)
-    return {"kind": "schemas", "items": found[:MAX_NAMES]}
+    return {"kind": "schemas", "items": schemas[:MAX_NAMES]}
 
 
 def _tables(
@@ -134,8 +134,8 @@ def _tables(
         prefix = ""
     known = None if fresh else names.known("tables", prefix)
     if known is None:
-        found = iter_table_names(connection._storage, project=project, schema=of)
-        known = tuple(sorted(islice(found, MAX_NAMES)))
+        table_names = iter_table_names(connection._storage, project=project, schema=of)
+        known = tuple(sorted(islice(table_names, MAX_NAMES)))
         names.remember("tables", prefix, known)
     return {
         "kind": "tables",
@@ -171,12 +171,12 @@ def _partitions(connection: Connection, table: str) -> dict[str, Any]:
     from odps_nb.client.catalog import iter_partitions
 
     name = connection.profile.table(table)
-    found = list(islice(iter_partitions(connection._storage, name), MAX_PARTITIONS + 1))
+    partitions = list(islice(iter_partitions(connection._storage, name), MAX_PARTITIONS + 1))
     items = [
-        {"name": visible(str(one.spec))[:MAX_TEXT], "rows": one.record_count}
-        for one in found[:MAX_PARTITIONS]
+        {"name": visible(str(partition.spec))[:MAX_TEXT], "rows": partition.record_count}
+        for partition in partitions[:MAX_PARTITIONS]
     ]
-    return {"kind": "partitions", "items": items, "more": len(found) > MAX_PARTITIONS}
+    return {"kind": "partitions", "items": items, "more": len(partitions) > MAX_PARTITIONS}
 
 
 def _is_refused(error: ServiceError) -> bool:

@@ -59,7 +59,7 @@ def spark(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
     if args.dry_run:
         return _plan(query)
     if query.summary() and not args.quiet:
-        context.show_note("; ".join(f"{name}: {told}" for name, told in query.summary()))
+        context.show_note("; ".join(f"{name}: {fact}" for name, fact in query.summary()))
     kind = args.type or ("pandas" if args.output is None else "spark")
     value = _result(context, query, kind, quiet=args.quiet)
     if is_preview and args.limit is None and len(value) == limit and not args.quiet:

@@ -220,7 +220,7 @@ def _tile(
     drawing = _draw(excerpt, format, size, name=name, render=render)
     notes = [drawing.note, _invalid(excerpt, format)]
     notes += [] if excerpt.whole else [_head_note(excerpt)]
-    made = Tile(
+    drawn = Tile(
         name=name,
         format=format,
         drawing=drawing,
@@ -231,11 +231,11 @@ def _tile(
         notes=tuple(filter(None, notes)),
         row=row,
     )
-    if len(made.html) <= budget:
-        return made
+    if len(drawn.html) <= budget:
+        return drawn
     small = binary.draw(excerpt, format, size, name=name)
     return replace(
-        made, drawing=small, notes=("too large to show; use save(path) to save the blob",)
+        drawn, drawing=small, notes=("too large to show; use save(path) to save the blob",)
     )
 
 
@@ -245,8 +245,8 @@ def mimebundle(blob: StreamedBlob, *, render: bool = False) -> dict[str, str]:
     With ``render``, an HTML page is drawn in a sandbox. Raises `TransportError` if the service does
     not respond; other errors are shown on the tile.
     """
-    made = tile(blob, size=SINGLE, render=render)
-    return bundle(made.html, f"<Blob {made.text}>")
+    drawn = tile(blob, size=SINGLE, render=render)
+    return bundle(drawn.html, f"<Blob {drawn.text}>")
 
 
 def unread_tile(reason: str, *, size: Size = GRID, name: str = "blob", row: str = "") -> Tile:

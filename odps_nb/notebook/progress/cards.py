@@ -63,8 +63,8 @@ def card_text(snapshot: ProgressSnapshot) -> str:
     if snapshot.message:
         lines.append("  " + shorten(snapshot.message, 400))
     times = [] if snapshot.phase.is_final else words.times(snapshot)
-    if found := [*words.ids(snapshot), *times]:
-        lines.append("  " + " · ".join(found))
+    if details := [*words.ids(snapshot), *times]:
+        lines.append("  " + " · ".join(details))
     return "\n".join(lines)
 
 
@@ -91,15 +91,15 @@ def _bar(share: float | None, label: str, accent: str, *, height: int, elapsed: 
         spoken = f'<progress {about} style="opacity:0;width:100%"></progress>'
         block = f'<div style="{shape};width:{value}%;background:{accent}">{spoken}</div>'
         return f'<div style="{track};overflow:hidden">{block}</div>'
-    place = 40 * (1 + math.sin(elapsed * 1.5))
-    block = f'<div style="{shape};margin-left:{place:.0f}%;width:20%;background:{accent}"></div>'
+    offset = 40 * (1 + math.sin(elapsed * 1.5))
+    block = f'<div style="{shape};margin-left:{offset:.0f}%;width:20%;background:{accent}"></div>'
     about = f'role="progressbar" aria-label="{escape(label)}"'
     return f'<div {about} style="{track}">{block}</div>'
 
 
 def _live(snapshot: ProgressSnapshot, accent: str) -> list[str]:
     """Return a running card's details, unfolded, because each redraw would fold them again."""
-    parts = [_file(one, accent) for one in snapshot.moving[:MAX_BARS]]
+    parts = [_file(item, accent) for item in snapshot.moving[:MAX_BARS]]
     if len(snapshot.splits) > 1:
         cells = [
             f"<div>{escape(label)}"
@@ -113,11 +113,11 @@ def _live(snapshot: ProgressSnapshot, accent: str) -> list[str]:
     return parts
 
 
-def _file(one: ItemProgress, accent: str) -> str:
+def _file(item: ItemProgress, accent: str) -> str:
     """Return the progress bar of one file being sent."""
-    label = escape(f"{shorten(one.name, 80)} · {words.sent(one)}")
-    share = one.sent / one.size if one.size else 1.0
-    bar = _bar(share, one.name, accent, height=6, elapsed=0.0)
+    label = escape(f"{shorten(item.name, 80)} · {words.sent(item)}")
+    share = item.sent / item.size if item.size else 1.0
+    bar = _bar(share, item.name, accent, height=6, elapsed=0.0)
     return f'<div style="{STATUS_SMALL}">{label}{bar}</div>'
 
 
@@ -130,12 +130,12 @@ def _record(snapshot: ProgressSnapshot) -> list[str]:
         partly = snapshot.phase is not Phase.DONE and done < total
         summary.append(f"{done} of {whole} finished" if partly else whole)
     sizes, ids, events = words.sizes(snapshot), words.ids(snapshot), words.events(snapshot)
-    found = [shorten(line, 160) for line in (*([" · ".join(sizes)] if sizes else []), *ids)]
-    found += [shorten(line, MAX_EVENT) for line in events]
-    if found:
-        said = (("sizes", sizes), ("ids", ids), ("events", events))
-        summary.append(", ".join(name for name, lines in said if lines))
-        lines = "<br>".join(escape(line) for line in found)
+    details = [shorten(line, 160) for line in (*([" · ".join(sizes)] if sizes else []), *ids)]
+    details += [shorten(line, MAX_EVENT) for line in events]
+    if details:
+        sections = (("sizes", sizes), ("ids", ids), ("events", events))
+        summary.append(", ".join(name for name, lines in sections if lines))
+        lines = "<br>".join(escape(line) for line in details)
         fold = f"<summary>{escape(' · '.join(summary))}</summary>{lines}"
         return [f'<details style="{STATUS_SMALL}">{fold}</details>']
     return [f'<div style="{STATUS_SMALL}">{escape(" · ".join(summary))}</div>'] if summary else []
@@ -292,17 +292,17 @@ class CardListener(Flusher):
             self._join(snapshot)
         if self._loop is not None and self._loop.count:
             count = count_of(self._loop.count, f"other {snapshot.operation} operation")
-            told = f"after {count} in this cell: {self._loop.words}"
-            message = " · ".join(filter(None, (told, snapshot.message)))
+            earlier = f"after {count} in this cell: {self._loop.words}"
+            message = " · ".join(filter(None, (earlier, snapshot.message)))
             snapshot = replace(snapshot, message=message)
-        made = bundle(card_html(snapshot), card_text(snapshot))
+        mime_bundle = bundle(card_html(snapshot), card_text(snapshot))
         if self._mode == "text":
-            del made["text/html"]
+            del mime_bundle["text/html"]
         if self._placed:
-            output.replace(made, display_id=self._display_id)
+            output.replace(mime_bundle, display_id=self._display_id)
         else:
             self._placed = True
-            output.show(made, display_id=self._display_id)
+            output.show(mime_bundle, display_id=self._display_id)
 
 
 def _kind(snapshot: ProgressSnapshot) -> tuple[str, str]:

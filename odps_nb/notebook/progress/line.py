@@ -44,9 +44,9 @@ class LineListener(Flusher):
         bar.n = snapshot.rows or snapshot.items
         bar.unit = " rows" if snapshot.rows or not snapshot.items else " blobs"
         bar.set_description_str(_what(snapshot), refresh=False)
-        told = words.sizes(snapshot)[:1]
-        told += [f"{visible(one.name)[:40]} {words.sent(one)}" for one in snapshot.moving[:1]]
-        bar.set_postfix_str(", ".join(told), refresh=False)
+        postfix = words.sizes(snapshot)[:1]
+        postfix += [f"{visible(item.name)[:40]} {words.sent(item)}" for item in snapshot.moving[:1]]
+        bar.set_postfix_str(", ".join(postfix), refresh=False)
         bar.refresh()
         bar.last_print_t = now  # if earlier than `start_t`, tqdm prints no line end
 

@@ -81,13 +81,13 @@ class Operations:
 
     def find(self, number: int) -> Operation | None:
         """Return the operation with this number, or ``None``."""
-        return next((one for one in self.all() if one.number == number), None)
+        return next((operation for operation in self.all() if operation.number == number), None)
 
     def listing(self) -> Listing:
         """Return the operations as a table."""
         return Listing(
             headers=("id", "operation", "state", "amount", "ids"),
-            rows=tuple((one.number, *_facts(one.tracker)) for one in self.all()),
+            rows=tuple((operation.number, *_facts(operation.tracker)) for operation in self.all()),
             empty="no operations yet",
         )
 

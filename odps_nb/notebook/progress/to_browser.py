@@ -24,13 +24,13 @@ class Told(Flusher):
 
     def _draw(self, snapshot: ProgressSnapshot) -> None:
         text = " · ".join([words.ending(snapshot), *words.figures(snapshot)])
-        told = {
+        message = {
             "kind": "busy",
             "task": self._task,
             "text": f"{self._task}: {text}" if self._task else text,
             "share": snapshot.fraction,
         }
-        self._send(told)
+        self._send(message)
 
     def _draw_end(self, snapshot: ProgressSnapshot) -> None:
         pass  # the result is sent in a separate message

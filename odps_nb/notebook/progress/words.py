@@ -73,17 +73,17 @@ def figures(snapshot: ProgressSnapshot) -> list[str]:
 
 def amounts(snapshot: ProgressSnapshot) -> list[str]:
     """Return the amounts: rows, blobs, tasks, and the first of `sizes`."""
-    found = []
+    texts = []
     for count, total, noun in (
         (snapshot.rows, snapshot.rows_total, "row"),
         (snapshot.items, snapshot.items_total, "blob"),
         (snapshot.tasks if snapshot.tasks_total else 0, snapshot.tasks_total or None, "task"),
     ):
         if total is not None and total != count:
-            found.append(f"{count:,} of {count_of(total, noun)}")
+            texts.append(f"{count:,} of {count_of(total, noun)}")
         elif count or total is not None:
-            found.append(count_of(count, noun))
-    return [*found, *(format_bytes(amount) for amount, _ in _sizes(snapshot)[:1])]
+            texts.append(count_of(count, noun))
+    return [*texts, *(format_bytes(amount) for amount, _ in _sizes(snapshot)[:1])]
 
 
 def sizes(snapshot: ProgressSnapshot) -> list[str]:
@@ -92,13 +92,13 @@ def sizes(snapshot: ProgressSnapshot) -> list[str]:
 
 
 def _sizes(snapshot: ProgressSnapshot) -> list[tuple[int, str]]:
-    found = (
+    pairs = (
         (snapshot.wire_bytes, "transferred"),
         (snapshot.decoded_bytes, "decoded"),
         (snapshot.complete_bytes, "complete"),
         (snapshot.verified_bytes, "verified"),
     )
-    return [(amount, what) for amount, what in found if amount]
+    return [(amount, what) for amount, what in pairs if amount]
 
 
 def sent(one: ItemProgress) -> str:
@@ -110,18 +110,18 @@ def ids(snapshot: ProgressSnapshot, *, last: int | None = None) -> list[str]:
     """Return the ids needed for support: session or instance id, and the ``last`` request ids."""
     label = "instance" if snapshot.operation == "sql" else "session"
     # a read by the tunnel has one id for each partition
-    found = [f"{label} {shorten(snapshot.session_id, MAX_ID)}"] if snapshot.session_id else []
+    texts = [f"{label} {shorten(snapshot.session_id, MAX_ID)}"] if snapshot.session_id else []
     requests = snapshot.request_ids[-last:] if last else snapshot.request_ids
     if requests:
         label = "request" if len(requests) == 1 else "requests"
-        found.append(f"{label} {', '.join(requests)}")
-    return found
+        texts.append(f"{label} {', '.join(requests)}")
+    return texts
 
 
 def events(snapshot: ProgressSnapshot, *, most: int = 5) -> list[str]:
     """Return the events to show: the first one, and the latest; ``most`` is at least 2."""
-    told = snapshot.events
-    return list(told if len(told) <= most else (told[0], *told[1 - most :]))
+    recorded = snapshot.events
+    return list(recorded if len(recorded) <= most else (recorded[0], *recorded[1 - most :]))
 
 
 def times(snapshot: ProgressSnapshot) -> list[str]:
@@ -134,18 +134,18 @@ def times(snapshot: ProgressSnapshot) -> list[str]:
 
 
 def _pace(snapshot: ProgressSnapshot) -> list[str]:
-    found = []
+    texts = []
     if snapshot.quiet >= STALL:
         return [f"no progress for {format_seconds(snapshot.quiet)}"]
     if snapshot.elapsed > 0.5:
         if snapshot.rows >= snapshot.elapsed:
-            found.append(f"{count_of(_round(snapshot.rows / snapshot.elapsed), 'row')}/s")
+            texts.append(f"{count_of(_round(snapshot.rows / snapshot.elapsed), 'row')}/s")
         elif snapshot.wire_bytes and not snapshot.rows:
-            found.append(f"{format_bytes(snapshot.wire_bytes / snapshot.elapsed)}/s")
+            texts.append(f"{format_bytes(snapshot.wire_bytes / snapshot.elapsed)}/s")
     if snapshot.eta is not None:
         left = format_seconds(snapshot.eta) if snapshot.eta >= 1 else "1 s"
-        found.append(f"about {left} left")
-    return found
+        texts.append(f"about {left} left")
+    return texts
 
 
 def _round(rate: float) -> int:

@@ -105,9 +105,9 @@ def blob_map(
     b'\\xff\\xd8\\xff'
     """
     check_dataframe(df)
-    asked = struct_of(schema) if isinstance(schema, str) else schema
+    new_schema = struct_of(schema) if isinstance(schema, str) else schema
     task = partial(BlobTask, fn=fn, compression=Compression.of(compression))
-    return _mapped(df, odps, ref_column, task, asked, "schema", on_error, progress)
+    return _mapped(df, odps, ref_column, task, new_schema, "schema", on_error, progress)
 
 
 @explained
@@ -181,7 +181,7 @@ def _mapped(
     odps: Connection | Profile | str | None,
     ref_column: str,
     task: partial[BlobTask],
-    asked: StructType,
+    new_schema: StructType,
     option: str,
     on_error: str,
     progress: Progress,
@@ -192,7 +192,9 @@ def _mapped(
     from odps_nb.client.calls.storage import StorageClient
 
     # A null reference makes the new columns null, even if the schema says NOT NULL.
-    added = StructType([StructField(f.name, f.dataType, metadata=f.metadata) for f in asked.fields])
+    added = StructType(
+        [StructField(f.name, f.dataType, metadata=f.metadata) for f in new_schema.fields]
+    )
     index = _checked_column(df.schema, ref_column, added, option)
     error_column = _error_column(on_error)
     whole = StructType([*df.schema.fields, *added.fields])
@@ -202,7 +204,7 @@ def _mapped(
     with StorageClient(profile_of(odps)) as storage:
         profile = TaskProfile.of(storage)
     activity = Activity(operation="blobs", title=f"of {ref_column}", phase=Phase.FETCHING)
-    made = task(
+    blob_task = task(
         profile=profile,
         column=index,
         name=ref_column,
@@ -214,7 +216,7 @@ def _mapped(
     )
 
     def map_blobs(batches: Iterable[pa.RecordBatch]) -> Generator[pa.RecordBatch, None, None]:
-        yield from map_batches(made, batches)
+        yield from map_batches(blob_task, batches)
 
     return map_in_arrow(df, map_blobs, whole, name=f"odps blobs of {ref_column}")
 
@@ -253,9 +255,9 @@ def _checked_column(schema: StructType, name: str, added: StructType, option: st
 
 def _require_new(names: Iterable[str], schema: StructType, option: str) -> None:
     known = {field.name.casefold() for field in schema.fields}
-    if twins := [one for one in names if one.casefold() in known]:
+    if repeated := [name for name in names if name.casefold() in known]:
         raise ArgumentError(
-            f"the DataFrame already has a column {twins[0]!r}",
+            f"the DataFrame already has a column {repeated[0]!r}",
             argument=option,
             hint="give the new column another name, or drop the old one first",
         )

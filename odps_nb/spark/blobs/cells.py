@@ -53,10 +53,10 @@ def cell_of(value: Any, kind: pa.DataType) -> Any:
         if isinstance(value, (bytes, bytearray, memoryview)):
             return {"data": value}
         if isinstance(value, dict):
-            types = {one.name: one.type for one in kind}
+            types = {member.name: member.type for member in kind}
             return {k: cell_of(v, types[k]) if k in types else v for k, v in value.items()}
     if pt.is_list(kind) and isinstance(value, (list, tuple)):
-        return [cell_of(one, kind.value_type) for one in value]
+        return [cell_of(item, kind.value_type) for item in value]
     return value
 
 
@@ -77,9 +77,9 @@ def size_of(value: Any) -> int:
     if isinstance(value, (bytes, bytearray, memoryview, str)):
         return len(value)
     if isinstance(value, dict):
-        return sum(size_of(one) for one in value.values())
+        return sum(size_of(item) for item in value.values())
     if isinstance(value, (list, tuple)):
-        return sum(size_of(one) for one in value)
+        return sum(size_of(item) for item in value)
     return 8
 
 
@@ -103,13 +103,13 @@ def array_of(values: list[Any], field: pa.Field) -> pa.Array:
 
 def misfits(values: list[Any], field: pa.Field) -> dict[int, ConversionError]:
     """Return the indexes of the values that do not fit a column, each with its error."""
-    found = {}
-    for place, value in enumerate(values):
+    errors = {}
+    for index, value in enumerate(values):
         try:
             array_of([value], field)
         except ConversionError as error:
-            found[place] = error
-    return found
+            errors[index] = error
+    return errors
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,9 +146,9 @@ class Made(NamedTuple):
 
 def error_text(error: Exception, place: BlobRow | None) -> str:
     """Return the text for an error column: one line with the error, file name and request id."""
-    told = [explain(error)[0]]
+    parts = [explain(error)[0]]
     if request_id := getattr(error, "request_id", None):
-        told.append(f"request id {request_id}")
+        parts.append(f"request id {request_id}")
     if place is not None:
-        told += [one for one in place.of_blob() if one not in told]
-    return shorten(" · ".join(told), _LONGEST_TEXT)
+        parts += [text for text in place.of_blob() if text not in parts]
+    return shorten(" · ".join(parts), _LONGEST_TEXT)

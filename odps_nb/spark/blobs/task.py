@@ -113,9 +113,9 @@ def _map_batch(
             results.add(row)
             if results.is_full:
                 count = results.rows
-                made = results.beside(batch.slice(sent, count))
+                finished = results.beside(batch.slice(sent, count))
                 results, sent = _Results(resources.task, resources.tracker), sent + count
-                yield from _cut(made)
+                yield from _cut(finished)
     if results.rows:
         yield from _cut(results.beside(batch.slice(sent)))
 
@@ -134,33 +134,33 @@ def _rows(
     resources: _Resources, tokens: list[str | None], first: int
 ) -> Generator[Made, None, None]:
     """Call the function for every reference, in order; ``first`` is the number of the first row."""
-    wanted = [token for token in tokens if token is not None]
-    with contextlib.closing(_records(resources, wanted)) as records:
+    references = [token for token in tokens if token is not None]
+    with contextlib.closing(_records(resources, references)) as records:
         for number, token in enumerate(tokens, first):
             if token is None:
                 yield Made()
                 continue
-            place = BlobRow(row=number, task=resources.partition, reference=token)
+            blob_row = BlobRow(row=number, task=resources.partition, reference=token)
             try:
                 record = next(records)
             except OdpsNbError as error:  # the error of a single blob is yielded, not raised
-                error.add_note(f"waiting for {place}")
+                error.add_note(f"waiting for {blob_row}")
                 raise
-            yield _made(resources.task.fn, record, place)
+            yield _made(resources.task.fn, record, blob_row)
 
 
 def _made(
-    fn: Callable[[BlobRecord], Row], record: BlobRecord | OdpsNbError, place: BlobRow
+    fn: Callable[[BlobRecord], Row], record: BlobRecord | OdpsNbError, blob_row: BlobRow
 ) -> Made:
     if isinstance(record, OdpsNbError):
-        return Made(place=place, error=record)
-    place = replace(place, file_name=record.file_name, request_id=record.request_id)
+        return Made(place=blob_row, error=record)
+    blob_row = replace(blob_row, file_name=record.file_name, request_id=record.request_id)
     try:
-        return Made(fn(record), place)
+        return Made(fn(record), blob_row)
     except CancelledError:
         raise
     except Exception as error:  # noqa: BLE001  the user's function may raise anything
-        return Made(place=place, error=error)
+        return Made(place=blob_row, error=error)
 
 
 def _records(
@@ -168,12 +168,12 @@ def _records(
 ) -> Generator[BlobRecord | OdpsNbError, None, None]:
     """Yield one blob per reference; blobs of repeated references are kept in memory if they fit."""
     left = Counter(tokens)
-    kept: dict[str, BlobRecord | OdpsNbError] = {}
+    repeated: dict[str, BlobRecord | OdpsNbError] = {}
     seen: set[str] = set()
     room = KEPT
     with contextlib.closing(_fetch(resources, list(left))) as fetched:
         for token in tokens:
-            record = kept.pop(token, None)
+            record = repeated.pop(token, None)
             if record is not None:
                 room += _held(record)
             elif token in seen:
@@ -183,7 +183,7 @@ def _records(
                 seen.add(token)
             left[token] -= 1
             if left[token] and _held(record) <= room:
-                kept[token] = record
+                repeated[token] = record
                 room -= _held(record)
             yield record
 
@@ -211,13 +211,13 @@ def _fetch(
         cancel=None,
     )
     with contextlib.closing(fetched):
-        for one in fetched:
-            if tracker is not None and isinstance(one, OdpsNbError):
+        for outcome in fetched:
+            if tracker is not None and isinstance(outcome, OdpsNbError):
                 tracker.add(items=1)  # counts as finished, although the fetch failed
-            if isinstance(one, LimitExceededError) and one.limit == task.largest:
-                yield _too_large(task, one)
+            if isinstance(outcome, LimitExceededError) and outcome.limit == task.largest:
+                yield _too_large(task, outcome)
             else:
-                yield one
+                yield outcome
 
 
 def _too_large(task: BlobTask, error: LimitExceededError) -> LimitExceededError:
@@ -251,18 +251,18 @@ class _Results:
     def is_full(self) -> bool:
         return self.rows >= ROWS_PER_BATCH or self.size >= BYTES_PER_BATCH
 
-    def add(self, made: Made) -> None:
+    def add(self, result: Made) -> None:
         """Buffer a row."""
-        error, cells = made.error, list[Any]()
+        error, cells = result.error, list[Any]()
         if error is None:
             try:
-                cells = self._cells(made.row)
+                cells = self._cells(result.row)
             except Exception as caught:  # noqa: BLE001  e.g. a file named by a NewBlob is missing
                 error = caught
         if error is not None:
             cells = [None] * len(self.columns)
-        self.errors.append(None if error is None else self._failed(error, made.place))
-        self.places.append(made.place)
+        self.errors.append(None if error is None else self._failed(error, result.place))
+        self.places.append(result.place)
         for values, cell in zip(self.columns, cells, strict=True):
             values.append(cell)
             self.size += size_of(cell)
@@ -284,28 +284,28 @@ class _Results:
             cells.append(cell)
         return cells
 
-    def _failed(self, error: Exception, place: BlobRow | None) -> str:
+    def _failed(self, error: Exception, blob_row: BlobRow | None) -> str:
         """Return the text for the error column; raise the error if ``on_error`` is ``"raise"``."""
         if not self.task.goes_on:
-            if place is not None:
-                error.add_note(str(place))
+            if blob_row is not None:
+                error.add_note(str(blob_row))
             raise error
-        text = error_text(error, place)
+        text = error_text(error, blob_row)
         if self.tracker is not None:
-            self.tracker.noted(f"row {'' if place is None else place.row}: {text}")
+            self.tracker.noted(f"row {'' if blob_row is None else blob_row.row}: {text}")
         return text
 
-    def beside(self, kept: pa.RecordBatch) -> pa.RecordBatch:
+    def beside(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return the input rows with their new columns."""
         try:
-            made = self._arrays()
+            arrays = self._arrays()
         except ConversionError:
             self._leave_out_misfits()
-            made = self._arrays()
+            arrays = self._arrays()
         if self.task.error_column is not None:
-            made.append(pa.array(self.errors, pa.string()))
+            arrays.append(pa.array(self.errors, pa.string()))
         names = self.task.whole.names
-        return select(pa.RecordBatch.from_arrays([*kept.columns, *made], names), self.task.whole)
+        return select(pa.RecordBatch.from_arrays([*batch.columns, *arrays], names), self.task.whole)
 
     def _arrays(self) -> list[pa.Array]:
         pairs = zip(self.columns, self.task.added, strict=True)

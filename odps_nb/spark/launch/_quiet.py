@@ -69,17 +69,19 @@ def be_quiet(spark: SparkSession) -> None:
     """
     before, stop = list(warnings.filters), spark.stop
     warnings.filterwarnings("ignore", _NOTICE, category=FutureWarning, append=True)
-    added = [one for one in warnings.filters if one not in before]
-    handlers = [one for log in query_loggers() for one in log.handlers[:1]]
-    levels = {one: one.level for one in handlers if type(one) is logging.StreamHandler}
+    added = [warning_filter for warning_filter in warnings.filters if warning_filter not in before]
+    handlers = [handler for log in query_loggers() for handler in log.handlers[:1]]
+    levels = {
+        handler: handler.level for handler in handlers if type(handler) is logging.StreamHandler
+    }
     for handler in levels:
         handler.setLevel(logging.CRITICAL + 1)
 
     def stop_and_undo() -> None:
         vars(spark).pop("stop", None)
-        for one in added:
+        for warning_filter in added:
             with contextlib.suppress(ValueError):  # the filters were reset meanwhile
-                warnings.filters.remove(one)  # type: ignore[attr-defined]  # actually a list
+                warnings.filters.remove(warning_filter)  # type: ignore[attr-defined]  # actually a list
         for handler, level in levels.items():
             handler.setLevel(level)
         stop()
@@ -90,9 +92,9 @@ def be_quiet(spark: SparkSession) -> None:
 @contextlib.contextmanager
 def without_refused_settings(names: Iterable[str]) -> Iterator[None]:
     """Hide warnings about settings that a Connect server applied at startup and cannot change."""
-    told = "|".join(map(re.escape, names))
+    pattern = "|".join(map(re.escape, names))
     with warnings.catch_warnings():
-        refused = rf"Failed to set ({told}) to Some\(.*CANNOT_MODIFY(_STATIC)?_CONFIG"
+        refused = rf"Failed to set ({pattern}) to Some\(.*CANNOT_MODIFY(_STATIC)?_CONFIG"
         warnings.filterwarnings("ignore", f"(?s:{refused})", category=UserWarning)
         yield
 

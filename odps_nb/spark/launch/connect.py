@@ -114,12 +114,12 @@ def check_dataframe(df: object) -> None:
     _check("df", df, "a DataFrame of Spark", "sparkSession")
 
 
-def _check(argument: str, value: object, wanted: str, has: str, hint: str = "") -> None:
+def _check(argument: str, value: object, expected: str, has: str, hint: str = "") -> None:
     # Do not import the Spark Connect classes, because their dependencies may be missing.
     of_spark = any(kind.__module__.split(".")[0] == "pyspark" for kind in type(value).__mro__)
     if not (of_spark and hasattr(type(value), has)):
         raise ArgumentError(
-            f"{argument} is of type {type(value).__name__}, not {wanted}",
+            f"{argument} is of type {type(value).__name__}, not {expected}",
             argument=argument,
             hint=hint or f"pass the arguments in this order: ({argument}, odps, …)",
         )

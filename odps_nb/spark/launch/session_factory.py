@@ -176,10 +176,10 @@ def _running() -> SparkSession | None:
         kinds.append(connected.SparkSession)  # the classic class does not know Connect sessions
     for kind in kinds:
         with contextlib.suppress(PySparkRuntimeError):  # raised if no session is active
-            found = kind.active()
+            active = kind.active()
             # pyspark keeps a session active after its context was stopped, so check the context
-            if is_connect(found) or SparkContext._active_spark_context is not None:
-                return found
+            if is_connect(active) or SparkContext._active_spark_context is not None:
+                return active
     return None
 
 

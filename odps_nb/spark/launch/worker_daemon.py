@@ -47,8 +47,8 @@ def leave_archives() -> None:
         folders = archive.parent, archive.parents[2] / "jars"  # a jar without Python is there, too
         ours = [entry for entry in sys.path if Path(entry).parent in folders]
         path = [entry for entry in sys.path if entry not in ours]
-        found = PathFinder.find_spec("pyspark", path)
-        same = found is not None and found.origin == str(archive.parents[2] / "__init__.py")
+        spec = PathFinder.find_spec("pyspark", path)
+        same = spec is not None and spec.origin == str(archive.parents[2] / "__init__.py")
         if same and PathFinder.find_spec("py4j", path):
             sys.path[:] = path
             for entry in ours:

@@ -100,9 +100,9 @@ class _Operation:
     @contextlib.contextmanager
     def tagged(self) -> Iterator[None]:
         self._add(self._tag)
-        told: Any = self._told
+        handler: Any = self._told
         if is_connect(self._spark):
-            self._spark.registerProgressHandler(told)
+            self._spark.registerProgressHandler(handler)
         try:
             with self._described():
                 yield
@@ -113,7 +113,7 @@ class _Operation:
             self._ended.set()
             if is_connect(self._spark):
                 with contextlib.suppress(ValueError):  # clearProgressHandlers was called meanwhile
-                    self._spark.removeProgressHandler(told)
+                    self._spark.removeProgressHandler(handler)
             self._remove(self._tag)
 
     @contextlib.contextmanager

@@ -77,10 +77,10 @@ class Part(NamedTuple):
     @classmethod
     def from_json(cls, text: bytes) -> Part:
         """Return the part that `as_json` has written."""
-        found = json.loads(text)
-        activity = found["activity"]
-        made = Activity(**activity | {"phase": Phase(activity["phase"])})
-        return cls(**found | {"activity": made})
+        document = json.loads(text)
+        activity = document["activity"]
+        parsed = Activity(**activity | {"phase": Phase(activity["phase"])})
+        return cls(**document | {"activity": parsed})
 
 
 class Ended(NamedTuple):
@@ -170,15 +170,15 @@ def _part(counter: TaskCounter, number: int | None) -> Part:
     from pyspark import TaskContext
 
     context: Any = TaskContext.get()
-    said = context.getLocalProperty if context else lambda _: None
-    tags = said("spark.job.tags") or ""
+    local_property = context.getLocalProperty if context else lambda _: None
+    tags = local_property("spark.job.tags") or ""
     ours, query = _TAG.search(tags), _QUERY.search(tags)
     partition = context.partitionId() if context else 0
     return Part(
         activity=counter.activity,
         listener=counter.listener,
         query=query.group() if query else "",
-        group=said("spark.jobGroup.id"),
+        group=local_property("spark.jobGroup.id"),
         tag=ours.group() if ours else "",
         stage=context.stageId() if context else 0,
         partition=partition,

@@ -221,11 +221,11 @@ class Runs:
 
     def _take(self) -> None:
         while self._inbox:
-            one = self._inbox.popleft()
-            if isinstance(one, Ended):
-                self._end_write(one)
-            elif (run := self._find(one)) is not None:
-                run.add(one)
+            message = self._inbox.popleft()
+            if isinstance(message, Ended):
+                self._end_write(message)
+            elif (run := self._find(message)) is not None:
+                run.add(message)
 
     def _end_write(self, ended: Ended) -> None:
         for run in self._running:
@@ -302,23 +302,23 @@ class Runs:
 
     def _interrupt(self, cell: int) -> None:
         known = {stage for run in self._running for stage in run.stages}
-        others = []
+        other_runs = []
         for run in self._running:
             if run.owned and run.cell == cell:
                 run.cancelled = True
                 self._cancel_query(run.query)
             else:
-                others.append(run)
+                other_runs.append(run)
         # A job without a finished task has no run yet. The job is cancelled as soon as one of its
         # tasks finishes, unless it belongs to another cell or thread.
 
         def planned(context: SparkContext) -> list[int]:
             tracker = context.statusTracker()
-            theirs = set[int]().union(*(_active_jobs(context, run.query) for run in others))
-            jobs = [tracker.getJobInfo(one) for one in {*tracker.getActiveJobsIds()} - theirs]
-            stages = set[int]().union(*(run.stages for run in others))
-            found = [job.stageIds for job in jobs if job is not None]
-            return [one for some in found if stages.isdisjoint(some) for one in some]
+            theirs = set[int]().union(*(_active_jobs(context, run.query) for run in other_runs))
+            jobs = [tracker.getJobInfo(job_id) for job_id in {*tracker.getActiveJobsIds()} - theirs]
+            stages = set[int]().union(*(run.stages for run in other_runs))
+            groups = [job.stageIds for job in jobs if job is not None]
+            return [stage_id for group in groups if stages.isdisjoint(group) for stage_id in group]
 
         self._doomed = frozenset(self._ask(planned, [])) - known
 
@@ -337,13 +337,13 @@ class Runs:
                     self._end(run)
 
     def _count_tasks(self, run: _Run) -> tuple[int, int]:
-        found = [one for one in self._stages(run) if one is not None]
+        stages = [stage for stage in self._stages(run) if stage is not None]
         # Spark updates its counts in another thread, so a finished task may be missing from them
         done = sum(
-            min(max(one.numCompletedTasks, len(run.finished[one.stageId])), one.numTasks)
-            for one in found
+            min(max(stage.numCompletedTasks, len(run.finished[stage.stageId])), stage.numTasks)
+            for stage in stages
         )
-        total = sum(one.numTasks for one in found)
+        total = sum(stage.numTasks for stage in stages)
         if total:
             run.tracker.count_tasks(done, total)
         return done, total
@@ -394,8 +394,8 @@ class Runs:
 
     def _stages(self, run: _Run) -> list[Any]:
         stages = sorted(run.stages)
-        found = self._ask(lambda c: [c.statusTracker().getStageInfo(n) for n in stages], [])
-        return list(found)
+        infos = self._ask(lambda c: [c.statusTracker().getStageInfo(n) for n in stages], [])
+        return list(infos)
 
     def _has_ended(self, run: _Run) -> bool:
         """Whether all stages of the run have ended and their counts have been received."""

@@ -26,7 +26,9 @@ def used_columns(query: ParsedQuery, reference: Reference, schema: TableSchema) 
             named.append(column)
     if not any(column in schema.columns for column in named):
         # the service requires at least one data column
-        named.append(min(schema.columns, key=lambda one: TYPE_FACTS[one.type.code].width or 64))
+        named.append(
+            min(schema.columns, key=lambda column: TYPE_FACTS[column.type.code].width or 64)
+        )
     return tuple(column.name for column in schema if column in named)
 
 
@@ -34,20 +36,20 @@ def _all_used(tree: Any, relation: Any) -> bool:
     """Whether all columns of a relation may be used without being named."""
     from sqlglot import exp
 
-    place, select = relation, relation.parent
+    child, select = relation, relation.parent
     # In `from (a join b …)`, the names inside belong to the enclosing select.
     while isinstance(select, (exp.Paren, exp.Join, exp.From, exp.Table, exp.Subquery)):
         if isinstance(select, exp.Join) and select.args.get("method"):
             return True
         if isinstance(select, exp.Subquery) and select.args.get("alias") is not None:
             return True
-        place, select = select, select.parent
-    if not isinstance(select, exp.Select) or place.arg_key not in ("from_", "joins"):
+        child, select = select, select.parent
+    if not isinstance(select, exp.Select) or child.arg_key not in ("from_", "joins"):
         return True
     natural = any(join.args.get("method") for join in select.args.get("joins") or ())
     if natural or _by_place(relation):
         return True
-    if any(one.args.get("pivots") for one in select.find_all(exp.Table, exp.Subquery)):
+    if any(table.args.get("pivots") for table in select.find_all(exp.Table, exp.Subquery)):
         return True
     stars = [star for star in map(_star_of, select.expressions) if star is not None]
     if _hidden_star(select, stars):
@@ -109,7 +111,9 @@ def _is_of(select: Any, star: Any) -> bool:
         return False
     named = star.parent.table if isinstance(star.parent, exp.Column) else ""
     joined = (join.this for join in select.args.get("joins") or ())
-    return not named or fold(named) in {fold(one.alias_or_name) for one in (first.this, *joined)}
+    return not named or fold(named) in {
+        fold(relation.alias_or_name) for relation in (first.this, *joined)
+    }
 
 
 def _by_output(select: Any) -> bool:
@@ -127,12 +131,12 @@ def _output_used(tree: Any, select: Any) -> bool:
     """Whether output columns of a select may be used without being named."""
     from sqlglot import exp
 
-    place: Any = select
-    while isinstance(place.parent, exp.Subquery) and not isinstance(
-        place.parent.parent, (exp.From, exp.Join)
+    node: Any = select
+    while isinstance(node.parent, exp.Subquery) and not isinstance(
+        node.parent.parent, (exp.From, exp.Join)
     ):
-        place = place.parent
-    parent = place.parent
+        node = node.parent
+    parent = node.parent
     if isinstance(parent, exp.Exists):
         return False
     if isinstance(parent, exp.Subquery):

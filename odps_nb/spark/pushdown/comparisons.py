@@ -62,8 +62,8 @@ def compare(
         return None
     # `not c <= 1` instead of `c > 1`: it also keeps NaN, which Spark orders above all numbers.
     opposite = {">": "<=", ">=": "<", "<>": "="}.get(sign) if column.type.code in _EXACT else None
-    made = filters.compare(opposite or sign, column_value(column), _constant(meant), _UTC)
-    return made if opposite is None else Not(made)
+    comparison = filters.compare(opposite or sign, column_value(column), _constant(meant), _UTC)
+    return comparison if opposite is None else Not(comparison)
 
 
 def is_in(
@@ -252,7 +252,7 @@ def _cast(tree: Any, texts: frozenset[str]) -> Value | Moment | None:
 
 def _decimal(text: str, parameters: Sequence[Any]) -> Decimal | None:
     """Return the value of a cast to DECIMAL if the cast keeps every digit of the text."""
-    numbers = [str(one.this.this) for one in parameters]
+    numbers = [str(parameter.this.this) for parameter in parameters]
     digits = text.removeprefix("-")
     if len(numbers) != 2 or not all(map(str.isdecimal, numbers)):
         return None

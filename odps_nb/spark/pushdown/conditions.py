@@ -75,18 +75,18 @@ class Computed(ColumnValue):
 
 def computed_in(condition: Node) -> Iterator[Computed]:
     """Yield the conditions that Spark has to evaluate."""
-    return (one for one in nodes_of(condition) if isinstance(one, Computed))
+    return (node for node in nodes_of(condition) if isinstance(node, Computed))
 
 
 def columns_in(condition: Node) -> frozenset[str]:
     """Return the names of the columns that a condition uses."""
-    found: set[str] = set()
-    for one in nodes_of(condition):
-        if isinstance(one, Computed):
-            found.update(column.name for _, column in one.names)
-        elif isinstance(one, ColumnValue):
-            found.add(one.name)
-    return frozenset(found)
+    names: set[str] = set()
+    for node in nodes_of(condition):
+        if isinstance(node, Computed):
+            names.update(column.name for _, column in node.names)
+        elif isinstance(node, ColumnValue):
+            names.add(node.name)
+    return frozenset(names)
 
 
 def rejects_nulls(condition: Node) -> bool:
@@ -99,18 +99,18 @@ def rejects_nulls(condition: Node) -> bool:
         return True
     if isinstance(condition, Computed):
         return condition.is_strict
-    return not any(isinstance(one, (IsNull, Computed)) for one in nodes_of(condition))
+    return not any(isinstance(node, (IsNull, Computed)) for node in nodes_of(condition))
 
 
 def within_length(conditions: Iterable[Node]) -> tuple[Node, ...]:
     """Keep as many conditions as fit into one request; Spark applies the others."""
-    kept, size = list[Node](), 0
-    for one in conditions:
-        length = len(text_of(one))
+    chosen, size = list[Node](), 0
+    for condition in conditions:
+        length = len(text_of(condition))
         if size + length <= _MAX_WHERE:
-            kept.append(one)
+            chosen.append(condition)
             size += length
-    return tuple(kept)
+    return tuple(chosen)
 
 
 def computed_of(
@@ -151,31 +151,31 @@ def computed_of(
         alias=alias,
         names=tuple(names.items()),
         start=start,
-        is_strict={type(one) for one in tree.walk()} <= strict,
+        is_strict={type(node) for node in tree.walk()} <= strict,
         clocks=clocks,
     )
 
 
 def _clocks(tokens: Sequence[Any]) -> tuple[tuple[int, int, str], ...] | None:
     """Return the positions of clock functions; ``None`` if other values may vary between calls."""
-    found = []
-    said = ["" if is_text(one) else one.text.lower() for one in tokens]
-    for place, (token, word) in enumerate(zip(tokens, said, strict=True)):
-        called = said[place + 1 : place + 3] == ["(", ")"]
+    clocks = []
+    words = ["" if is_text(token) else token.text.lower() for token in tokens]
+    for index, (token, word) in enumerate(zip(tokens, words, strict=True)):
+        called = words[index + 1 : index + 3] == ["(", ")"]
         if word in _CLOCKS and (called or word.startswith("current_")):
-            end = tokens[place + 2 if called else place].end + 1
-            found.append((token.start, end, _CLOCKS[word]))
+            end = tokens[index + 2 if called else index].end + 1
+            clocks.append((token.start, end, _CLOCKS[word]))
             continue
         spoken = is_text(token) and token.text.strip().lower() in _SPOKEN
         if called or spoken or word in _CHANGING or word.startswith("current_"):
             return None
-    return tuple(found)
+    return tuple(clocks)
 
 
 def _span(query: ParsedQuery, tree: Any, column: Any) -> tuple[int, int] | None:
     """Return the range of tokens around a conjunct's column that parses to the conjunct's tree."""
-    place = column.this.meta.get("start")
-    at = next((n for n, one in enumerate(query.tokens) if one.start == place), None)
+    start = column.this.meta.get("start")
+    at = next((n for n, token in enumerate(query.tokens) if token.start == start), None)
     if at is None:
         return None
     firsts = itertools.islice(_bounds(query.tokens, at, -1), _TRIES)
@@ -192,8 +192,8 @@ def _bounds(tokens: Sequence[Any], at: int, step: int) -> Iterator[int]:
     opens, closes = ("(", ")") if step > 0 else (")", "(")
     words, depth = _ENDS if step > 0 else _BEGINS, 0
     while 0 <= (after := at + step) < len(tokens):
-        said = "" if is_text(tokens[after]) else tokens[after].text.lower()
-        word = said.partition(" ")[0]  # "group by" is one token
+        text = "" if is_text(tokens[after]) else tokens[after].text.lower()
+        word = text.partition(" ")[0]  # "group by" is one token
         if depth == 0 and (word == closes or word == ";" or word in words):
             yield at
             if word not in (closes, "and"):

@@ -34,23 +34,23 @@ def query_errors(reads: Sequence[TableRead]) -> Iterator[None]:
         yield
     except job_failures() as failure:
         error = _error_of(failure, reads)
-        place = _place_of(failure)
-        if place is not None and isinstance(error, (NotFoundError, QueryError)):
-            error.add_note(place)
+        location = _place_of(failure)
+        if location is not None and isinstance(error, (NotFoundError, QueryError)):
+            error.add_note(location)
         raise error from None
 
 
 def _place_of(failure: BaseException) -> str | None:
     """Return the query line that an error refers to, with its number; ``None`` if unknown."""
-    told, fragment = str(failure), parameters_of(failure).get("error", "")
-    if found := _UNDERLINED.search(told):  # PySpark 3.5 has no contexts
-        fragment = found[1][len(found[2]) : found.end(3) - found.start(2)]
+    message, fragment = str(failure), parameters_of(failure).get("error", "")
+    if match := _UNDERLINED.search(message):  # PySpark 3.5 has no contexts
+        fragment = match[1][len(match[2]) : match.end(3) - match.start(2)]
     for context in contexts_of(failure):
         # Use the first context that is neither a Python call nor the text of a Spark view.
         if context.contextType().name == "SQL" and not context.objectType():
-            told, fragment = context.summary(), context.fragment()
+            message, fragment = context.summary(), context.fragment()
             break
-    line = _LINE.search(told)
+    line = _LINE.search(message)
     shown = " ".join(_VIEW.sub(r"\1", fragment).strip("'").split())
     if line is None or not shown or "_pyspark_" in shown:
         return None

@@ -32,22 +32,24 @@ def choose_partitions(
     Without a session, computed conditions are ignored. ``known`` contains the partitions of each
     table that has conditions on partitions, under the specs of `TableRead.listed`.
     """
-    wanted: dict[Computed, set[tuple[Value | None, ...]]] = {}
+    inputs: dict[Computed, set[tuple[Value | None, ...]]] = {}
     for read in reads.values():
         for condition in read.partition_conditions:
-            for one in computed_in(condition):
+            for computed in computed_in(condition):
                 rows = partition_rows(read, known[read.table, read.listed])
-                values = {tuple(row[column.name] for _, column in one.names) for row in rows}
-                wanted.setdefault(one, set()).update(some for some in values if None not in some)
+                values = {tuple(row[column.name] for _, column in computed.names) for row in rows}
+                inputs.setdefault(computed, set()).update(
+                    combination for combination in values if None not in combination
+                )
     if spark is None:
-        wanted = {}
-    places = {(start, end): kind for one in wanted for start, end, kind in one.clocks}
-    clock = _clock(spark) if spark is not None and places else {}
+        inputs = {}
+    clocks = {(start, end): kind for computed in inputs for start, end, kind in computed.clocks}
+    clock = _clock(spark) if spark is not None and clocks else {}
     answers: Answers = {}
-    for one, some in wanted.items():
-        if spark is not None and 0 < len(some) <= _MOST_ROWS:
-            answers[one] = _ask(spark, one, list(some), clock)
-    made = {
+    for computed, combinations in inputs.items():
+        if spark is not None and 0 < len(combinations) <= _MOST_ROWS:
+            answers[computed] = _ask(spark, computed, list(combinations), clock)
+    planned = {
         ref: with_partitions(
             read, known[read.table, read.listed], answers, whole=not any(map(len, read.listed))
         )
@@ -55,7 +57,9 @@ def choose_partitions(
         else read
         for ref, read in reads.items()
     }
-    return made, tuple((start, end, clock[kind]) for (start, end), kind in sorted(places.items()))
+    return planned, tuple(
+        (start, end, clock[kind]) for (start, end), kind in sorted(clocks.items())
+    )
 
 
 def _clock(spark: SparkSession) -> dict[str, str]:
@@ -69,7 +73,7 @@ def _clock(spark: SparkSession) -> dict[str, str]:
 def _ask(
     spark: SparkSession,
     condition: Computed,
-    wanted: Sequence[tuple[Value | None, ...]],
+    combinations: Sequence[tuple[Value | None, ...]],
     clock: Mapping[str, str],
 ) -> dict[tuple[Value | None, ...], bool | None]:
     """Return Spark's result for each combination of partition values.
@@ -79,29 +83,32 @@ def _ask(
     """
     from pyspark.errors import PySparkException
 
-    found: dict[tuple[Value | None, ...], bool | None] = {}
+    results: dict[tuple[Value | None, ...], bool | None] = {}
     try:
-        for first in range(0, len(wanted), _ROWS_PER_QUERY):
-            some = wanted[first : first + _ROWS_PER_QUERY]
+        for first in range(0, len(combinations), _ROWS_PER_QUERY):
+            chunk = combinations[first : first + _ROWS_PER_QUERY]
             with without_query_log():
-                rows = spark.sql(_question(condition, some, clock)).collect()
-            found.update((some[row.n], row.holds) for row in rows)
+                rows = spark.sql(_question(condition, chunk, clock)).collect()
+            results.update((chunk[row.n], row.holds) for row in rows)
     except PySparkException:
         return {}
-    return found
+    return results
 
 
 def _question(
-    condition: Computed, wanted: Sequence[tuple[Value | None, ...]], clock: Mapping[str, str]
+    condition: Computed, combinations: Sequence[tuple[Value | None, ...]], clock: Mapping[str, str]
 ) -> str:
     """Return a query that evaluates the condition over literals, cast to the partitions' types."""
     from odps_nb.spark.tasks.types import spark_type
 
-    given = (
-        f"cast(_{place} as {spark_type(column.type).simpleString()}) as `{said}`"
-        for place, (said, column) in enumerate(condition.names)
+    casts = (
+        f"cast(_{number} as {spark_type(column.type).simpleString()}) as `{name}`"
+        for number, (name, column) in enumerate(condition.names)
     )
-    rows = (f"({n}, {', '.join(map(literal, some))})" for n, some in enumerate(wanted))
-    places = ", ".join(f"_{place}" for place in range(len(condition.names)))
-    inner = f"select n, {', '.join(given)} from values {', '.join(rows)} as v(n, {places})"
+    rows = (
+        f"({n}, {', '.join(map(literal, combination))})"
+        for n, combination in enumerate(combinations)
+    )
+    labels = ", ".join(f"_{number}" for number in range(len(condition.names)))
+    inner = f"select n, {', '.join(casts)} from values {', '.join(rows)} as v(n, {labels})"
     return f"select n, ({condition.at(clock)}) as holds from ({inner}) as `{condition.alias}`"

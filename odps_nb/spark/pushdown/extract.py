@@ -33,7 +33,7 @@ def conditions_of(
     """Return the conditions to push down when reading one table reference."""
     if not (query.is_regular and query.is_repeatable):
         return ()
-    known = {id(one.node): schema for one, schema in schemas.items()}
+    known = {id(key.node): schema for key, schema in schemas.items()}
     clause = from_clause_of(reference.node, known)
     return () if clause is None else tuple(dict.fromkeys(_Extractor(query, clause).conditions()))
 
@@ -42,7 +42,7 @@ def where_is_covered(
     query: ParsedQuery, reference: Reference, schemas: Mapping[Reference, TableSchema]
 ) -> bool:
     """Whether every conjunct of the select's WHERE can be pushed down."""
-    known = {id(one.node): schema for one, schema in schemas.items()}
+    known = {id(key.node): schema for key, schema in schemas.items()}
     clause = from_clause_of(reference.node, known)
     if clause is None:
         return False
@@ -59,10 +59,10 @@ def _conjuncts(tree: Any) -> list[Any]:
     tree = tree.unnest()
     if not isinstance(tree, exp.And):
         return [tree]
-    found: list[Any] = []
+    conjuncts: list[Any] = []
     for part in tree.flatten():  # a loop, because a long list would exceed the recursion limit
-        found += _conjuncts(part) if isinstance(part, exp.Paren) else [part]
-    return found
+        conjuncts += _conjuncts(part) if isinstance(part, exp.Paren) else [part]
+    return conjuncts
 
 
 class _Extractor:
@@ -86,19 +86,19 @@ class _Extractor:
         where = clause.select.args.get("where")
         if where is not None and kind_of(self._own.join) not in ("semi", "anti"):
             yield from self._safe(where.this, nullable=clause.nullable(len(clause.all)))
-        for place, one in enumerate(clause.all):
-            on = one.join.args.get("on") if one.join is not None else None
-            if on is not None and self._may_use(place, kind_of(one.join)):
-                yield from self._safe(on, nullable=clause.nullable(place))
+        for index, relation in enumerate(clause.all):
+            on = relation.join.args.get("on") if relation.join is not None else None
+            if on is not None and self._may_use(index, kind_of(relation.join)):
+                yield from self._safe(on, nullable=clause.nullable(index))
 
-    def _may_use(self, place: int, kind: str) -> bool:
-        """Whether the ON clause of the join at ``place`` filters the rows of the relation."""
+    def _may_use(self, index: int, kind: str) -> bool:
+        """Whether the ON clause of the join at ``index`` filters the rows of the relation."""
         own = self._clause.place
-        between = self._clause.all[own + 1 : place + 1]
+        between = self._clause.all[own + 1 : index + 1]
         # ON cannot refer to a relation before a comma, which binds less tightly than a join
-        if own > place or any(kind_of(one.join) == "cross" for one in between):
+        if own > index or any(kind_of(relation.join) == "cross" for relation in between):
             return False
-        if own == place:
+        if own == index:
             return kind in ("inner", "left", "semi", "anti")
         return kind in ("inner", "right", "semi")
 
@@ -114,7 +114,9 @@ class _Extractor:
 
         nodes = ((node, self.column(node)) for node in tree.find_all(exp.Column))
         keys = self._schema.partition_columns
-        columns = {id(node): found for node, found in nodes if found is not None and found in keys}
+        columns = {
+            id(node): column for node, column in nodes if column is not None and column in keys
+        }
         return computed_of(self._query, tree, self._own.alias, columns) if columns else None
 
     def read(self, tree: Any, *, negated: bool = False) -> Node | None:
@@ -175,7 +177,7 @@ class _Extractor:
 
     def _is_in(self, tree: Any, *, negated: bool) -> Node | None:
         column = self.column(tree.this.unnest())
-        values = [value_of(one.unnest(), self._texts) for one in tree.expressions]
+        values = [value_of(item.unnest(), self._texts) for item in tree.expressions]
         known = [value for value in values if value is not None]
         if column is None or not values or len(known) < len(values):
             return None
@@ -192,7 +194,7 @@ class _Extractor:
 
     def _between(self, tree: Any, *, negated: bool) -> Node | None:
         column = tree.this.unnest()
-        low, high = (value_of(tree.args[one].unnest(), self._texts) for one in ("low", "high"))
+        low, high = (value_of(tree.args[bound].unnest(), self._texts) for bound in ("low", "high"))
         first = self._compare(column, ">=", low, negated=negated)
         last = self._compare(column, "<=", high, negated=negated)
         return None if first is None or last is None else AllOf((first, last))
@@ -221,5 +223,9 @@ class _Extractor:
         if self._clause.natural or name in self._clause.shared:
             return None
         # If an unknown relation also has the column, Spark rejects the query as ambiguous.
-        having = [one for one in self._clause.all if one.schema and one.schema.find(name)]
+        having = [
+            relation
+            for relation in self._clause.all
+            if relation.schema and relation.schema.find(name)
+        ]
         return column if having == [self._own] else None

@@ -93,8 +93,8 @@ def parse_query(text: str) -> ParsedQuery:
     if not isinstance(trees[0], (sqlglot.exp.Query, sqlglot.exp.Values)):
         raise _no_query(trees[0].key)
     strings = [t for t in tokens if t.token_type is sqlglot.TokenType.STRING]
-    others = [t for t in tokens if t.token_type is not sqlglot.TokenType.STRING]
-    words = (word for token in others for word in WORD.findall(fold(token.text)))
+    code_tokens = [t for t in tokens if t.token_type is not sqlglot.TokenType.STRING]
+    words = (word for token in code_tokens for word in WORD.findall(fold(token.text)))
     return ParsedQuery(
         text=text,
         tree=trees[0],
@@ -141,14 +141,14 @@ def _no_query(kind: str) -> ArgumentError:
 
 
 def _unreadable(error: Any) -> ArgumentError:
-    found = (getattr(error, "errors", None) or [{}])[0]
-    line, column = found.get("line"), found.get("col")
-    said = str(found.get("description") or str(error).splitlines()[0])
-    said = re.sub(r"\s*(but got )?<Token .*?>\.?$", "", said).rstrip(". ")
+    details = (getattr(error, "errors", None) or [{}])[0]
+    line, column = details.get("line"), details.get("col")
+    message = str(details.get("description") or str(error).splitlines()[0])
+    message = re.sub(r"\s*(but got )?<Token .*?>\.?$", "", message).rstrip(". ")
     where = f" at line {line}, column {column}" if line and column else ""
-    near = f", near {found['highlight']!r}" if found.get("highlight") else ""
+    near = f", near {details['highlight']!r}" if details.get("highlight") else ""
     return ArgumentError(
-        f"the query cannot be parsed{where}{near}: {said[:200]}",
+        f"the query cannot be parsed{where}{near}: {message[:200]}",
         code="ParseError",
         hint="check the Spark SQL syntax, or try spark.sql for syntax unknown to this parser",
     )
@@ -166,7 +166,7 @@ def tables_of(tree: Any) -> Iterator[Any]:
 def _references(text: str, tree: Any) -> Iterator[Reference]:
     from sqlglot import exp
 
-    found: dict[int, Reference] = {}
+    references: dict[int, Reference] = {}
     for node in tables_of(tree):
         parts = node.parts
         if not all(isinstance(part, exp.Identifier) for part in parts):
@@ -178,15 +178,15 @@ def _references(text: str, tree: Any) -> Iterator[Reference]:
         start, end = parts[0].meta.get("start"), parts[-1].meta.get("end")
         if start is None or end is None or not _spells(text[start : end + 1], parts):
             continue  # the parser inserted this name; the text does not contain it
-        found[start] = Reference(
+        references[start] = Reference(
             parts=tuple(part.name for part in parts), start=start, end=end + 1, node=node
         )
-    return iter([found[start] for start in sorted(found)])
+    return iter([references[start] for start in sorted(references)])
 
 
 def _spells(text: str, parts: Sequence[Any]) -> bool:
-    said = [part.strip().strip("`") for part in text.split(".")]
-    return said == [part.name for part in parts]
+    names = [part.strip().strip("`") for part in text.split(".")]
+    return names == [part.name for part in parts]
 
 
 def cte_of(table: Any) -> Any | None:
@@ -202,8 +202,8 @@ def cte_of(table: Any) -> Any | None:
         if isinstance(clause, exp.With) and not isinstance(child, exp.With):
             seen = clause.expressions
             if child in seen and parent is clause:  # an entry can refer only to earlier entries
-                place = next(i for i, one in enumerate(seen) if one is child)
-                seen = seen[: place + bool(clause.args.get("recursive"))]
+                index = next(i for i, item in enumerate(seen) if item is child)
+                seen = seen[: index + bool(clause.args.get("recursive"))]
             for entry in reversed(seen):
                 if fold(entry.alias) == name:
                     return entry
@@ -236,14 +236,14 @@ def _prefixes(query: ParsedQuery, placeholders: Iterable[Reference]) -> set[tupl
     from sqlglot import exp
 
     names = {tuple(map(fold, ref.parts)) for ref in placeholders if len(ref.parts) > 1}
-    found = set()
+    prefixes = set()
     for column in query.tree.find_all(exp.Column):
         parts = column.parts[:-1]  # the qualifier: all parts before the column name
         if len(parts) > 1 and tuple(fold(part.name) for part in parts) in names:
             start, end = parts[0].meta.get("start"), parts[-1].meta.get("start")
             if start is not None and end is not None:
-                found.add((start, end))
-    return found
+                prefixes.add((start, end))
+    return prefixes
 
 
 def _plain_texts(text: str, strings: Sequence[Any]) -> frozenset[str]:

@@ -56,20 +56,20 @@ class TableRead:
 
     def summary(self) -> tuple[str, ...]:
         """Describe the read: columns, partitions, filter, limit."""
-        told = [f"{len(self.columns)} of {len(self.schema)} columns"]
+        parts = [f"{len(self.columns)} of {len(self.schema)} columns"]
         if self.partition_conditions:
-            kept = "some" if self.partitions is None else f"{len(self.partitions):,}"
-            counted = f"{kept} partitions"
+            count = "some" if self.partitions is None else f"{len(self.partitions):,}"
+            counted = f"{count} partitions"
             if self.known_partitions is not None:
-                counted = f"{kept} of {self.known_partitions:,} partitions"
-            elif kept == "1":
+                counted = f"{count} of {self.known_partitions:,} partitions"
+            elif count == "1":
                 counted = "1 partition"
-            told.append(f"{counted} ({_short(self.partition_conditions)})")
+            parts.append(f"{counted} ({_short(self.partition_conditions)})")
         if self.conditions:
-            told.append(_short(self.conditions))
+            parts.append(_short(self.conditions))
         if self.limit is not None:
-            told.append(f"at most {self.limit:,} rows")
-        return tuple(told)
+            parts.append(f"at most {self.limit:,} rows")
+        return tuple(parts)
 
     def __str__(self) -> str:
         return f"{self.name}: {', '.join(self.summary())}"
@@ -90,16 +90,20 @@ def plan_reads(
     reads = {}
     for reference, (table, schema) in tables.items():
         keys = {column.name for column in schema.partition_columns}
-        found = conditions_of(query, reference, schemas)
-        chooses = tuple(one for one in found if columns_in(one) <= keys)
+        conditions = conditions_of(query, reference, schemas)
+        chooses = tuple(condition for condition in conditions if columns_in(condition) <= keys)
         reads[reference] = TableRead(
             name=str(reference),
             table=table,
             schema=schema,
             columns=used_columns(query, reference, schema),
-            conditions=within_length(one for one in found if one not in chooses),
+            conditions=within_length(
+                condition for condition in conditions if condition not in chooses
+            ),
             partition_conditions=chooses,
-            limit=_limit(query, reference, schemas, limit) if len(chooses) == len(found) else None,
+            limit=_limit(query, reference, schemas, limit)
+            if len(chooses) == len(conditions)
+            else None,
         )
     return reads
 
@@ -117,17 +121,17 @@ def with_partitions(
     partitions are left, or if a request cannot express a partition unambiguously, the condition
     filters the rows instead.
     """
-    found = _held(read, known, answers or {})
-    kept = tuple(spec for spec, held in zip(known, found, strict=True) if False not in held)
-    decided = all(False in held or all(held) for held in found)
-    read = replace(read, known_partitions=len(known) if whole else None, partitions=kept)
+    results = _held(read, known, answers or {})
+    remaining = tuple(spec for spec, held in zip(known, results, strict=True) if False not in held)
+    decided = all(False in held or all(held) for held in results)
+    read = replace(read, known_partitions=len(known) if whole else None, partitions=remaining)
     if not decided:
         read = replace(read, limit=None)
-    if whole and len(kept) == len(known) and kept:
+    if whole and len(remaining) == len(known) and remaining:
         return replace(read, partitions=None)
-    if len(kept) <= MAX_PARTITIONS and all(spec.has_name for spec in kept):
+    if len(remaining) <= MAX_PARTITIONS and all(spec.has_name for spec in remaining):
         return read
-    sent = (one for one in read.partition_conditions if not any(computed_in(one)))
+    sent = (condition for condition in read.partition_conditions if not any(computed_in(condition)))
     conditions = within_length((*read.conditions, *sent))
     return replace(read, partitions=None, conditions=conditions, limit=None)
 
@@ -151,8 +155,8 @@ def _held(
 ) -> list[list[bool | None]]:
     """Return the result of each condition for each partition; ``None`` if it is unknown."""
     rows = partition_rows(read, known)
-    found = [_holds(condition, rows, answers) for condition in read.partition_conditions]
-    return [[values[place] for values in found] for place in range(len(rows))]
+    results = [_holds(condition, rows, answers) for condition in read.partition_conditions]
+    return [[values[index] for values in results] for index in range(len(rows))]
 
 
 def _holds(condition: Node, rows: Sequence[Row], answers: Answers) -> list[bool | None]:
@@ -161,19 +165,19 @@ def _holds(condition: Node, rows: Sequence[Row], answers: Answers) -> list[bool 
     sure = [row for row in rows if all(row[name] is not None for name in names)]
     columns = {name: pa.array([row[name] for row in sure]) for name in names}
 
-    def as_column(one: ColumnValue) -> ColumnValue:
-        if not isinstance(one, Computed):
-            return one
-        found = answers.get(one, {})
-        keys = [tuple(row[column.name] for _, column in one.names) for row in sure]
-        unknown.update(place for place, key in enumerate(keys) if key not in found)
+    def as_column(node: ColumnValue) -> ColumnValue:
+        if not isinstance(node, Computed):
+            return node
+        results = answers.get(node, {})
+        keys = [tuple(row[column.name] for _, column in node.names) for row in sure]
+        unknown.update(index for index, key in enumerate(keys) if key not in results)
         name = f"{len(columns)} computed"
-        columns[name] = pa.array(map(found.get, keys), pa.bool_())
-        return ColumnValue(name, one.kind, one.code, one.type_text)
+        columns[name] = pa.array(map(results.get, keys), pa.bool_())
+        return ColumnValue(name, node.kind, node.code, node.type_text)
 
     tree = with_columns(condition, as_column)
     mask = mask_of(tree, columns, len(sure)).to_pylist() if sure else []
-    held = iter([one if place in unknown else bool(one) for place, one in enumerate(mask)])
+    held = iter([value if index in unknown else bool(value) for index, value in enumerate(mask)])
     return [next(held) if all(row[n] is not None for n in names) else None for row in rows]
 
 
@@ -181,7 +185,7 @@ def _limit(
     query: ParsedQuery,
     reference: Reference,
     schemas: dict[Reference, TableSchema],
-    wanted: int | None,
+    requested: int | None,
 ) -> int | None:
     """Return how many rows suffice for ``select columns from table [where …] [limit n]``.
 
@@ -194,16 +198,18 @@ def _limit(
         return None
     if parts_of(tree) - {"expressions", "from_", "where", "limit"}:
         return None
-    plain = all(isinstance(one.unalias(), (exp.Star, exp.Column)) for one in tree.expressions)
+    plain = all(
+        isinstance(expression.unalias(), (exp.Star, exp.Column)) for expression in tree.expressions
+    )
     if not plain or reference.node.parent.parent is not tree:
         return None
     if not where_is_covered(query, reference, schemas):
         return None
-    said = tree.args.get("limit")
-    if said is None:
-        return wanted
-    count = said.expression
+    clause = tree.args.get("limit")
+    if clause is None:
+        return requested
+    count = clause.expression
     text = str(count.this) if isinstance(count, exp.Literal) and not count.is_string else ""
     if not (text.isascii() and text.isdecimal()):  # Spark evaluates expressions
         return None
-    return int(text) if wanted is None else min(int(text), wanted)
+    return int(text) if requested is None else min(int(text), requested)

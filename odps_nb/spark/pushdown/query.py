@@ -156,9 +156,9 @@ def explain_sql(
         regular = parsed.is_regular and "true" not in settings
         parsed = dataclasses.replace(parsed, is_regular=regular, zone=spark.conf.get(_ZONE))
     profile = profile_of(odps)
-    wanted = [ref for ref in parsed.references if not _is_known(spark, ref)]
-    refuse_versions(wanted)
-    names = {ref: profile.table(".".join(ref.parts)) for ref in wanted}
+    references = [ref for ref in parsed.references if not _is_known(spark, ref)]
+    refuse_versions(references)
+    names = {ref: profile.table(".".join(ref.parts)) for ref in references}
     reads: dict[Reference, TableRead] = {}
     fixed: Fixed = ()
     if names:
@@ -211,12 +211,12 @@ class SparkQuery:
                 hint="call explain_sql again",
             )
         frames = self._frames(spark, progress)
-        given: dict[str, Any] = dict(frames.values())
+        placeholders: dict[str, Any] = dict(frames.values())
         text = self.text
         if frames:
             text = fill(self._query, {ref: key for ref, (key, _) in frames.items()})
         with query_errors(self.reads), without_pandas_notice(), without_query_log():
-            result = spark.sql(text, **given)
+            result = spark.sql(text, **placeholders)
         return result if self.limit is None else result.limit(self.limit)
 
     def to_arrow(self, *, progress: Progress = None) -> pa.Table:
@@ -268,10 +268,10 @@ class SparkQuery:
             return {}
         with StorageClient(self._profile) as storage:
             opened = _open(spark, storage, distinct, progress)
-        made = dict(zip(distinct, opened, strict=True))
+        by_read = dict(zip(distinct, opened, strict=True))
         keys = {read: f"odps_{number}" for number, read in enumerate(distinct)}
-        places = zip(self._references, self.reads, strict=True)
-        return {ref: (keys[read], made[read]) for ref, read in places}
+        pairs = zip(self._references, self.reads, strict=True)
+        return {ref: (keys[read], by_read[read]) for ref, read in pairs}
 
     def __repr__(self) -> str:
         lines = [str(read) for read in self.reads] or ["reads no table of the service"]
@@ -323,7 +323,8 @@ def _plan(
         dict.fromkeys((r.table, r.listed) for r in reads.values() if r.partition_conditions)
     )
     lists = _side_by_side(
-        lambda one: [info.spec for info in iter_partitions(storage, one[0], *one[1])], chosen
+        lambda choice: [info.spec for info in iter_partitions(storage, choice[0], *choice[1])],
+        chosen,
     )
     known = dict(zip(chosen, lists, strict=True))
     return choose_partitions(spark, reads, known)
@@ -348,12 +349,12 @@ def _open(
     frames = []
     for read in reads:
         if read.is_empty:  # an empty list of partitions would read all of them
-            found = [column for column in read.schema if column.name in read.columns]
+            columns = [column for column in read.schema if column.name in read.columns]
             with without_pandas_notice():
-                frames.append(spark.createDataFrame([], spark_schema(found)))
+                frames.append(spark.createDataFrame([], spark_schema(columns)))
         else:
-            made = session_dataframe(spark, storage, sessions[read], plans[read], progress)
-            frames.append(made)
+            frame = session_dataframe(spark, storage, sessions[read], plans[read], progress)
+            frames.append(frame)
     return frames
 
 
@@ -363,8 +364,8 @@ def _with_types(read: TableRead) -> TableRead:
 
     if set(read.columns) != set(read.schema.names):
         return read
-    kept = {column.name for column in columns_for_spark(read.schema)}
-    return dataclasses.replace(read, columns=tuple(name for name in read.columns if name in kept))
+    names = {column.name for column in columns_for_spark(read.schema)}
+    return dataclasses.replace(read, columns=tuple(name for name in read.columns if name in names))
 
 
 def _read_plan(read: TableRead) -> ReadPlan:

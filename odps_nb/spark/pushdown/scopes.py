@@ -50,13 +50,13 @@ class FromClause:
 
     def nullable(self, before: int) -> bool:
         """Whether a join before index ``before`` may replace the relation's rows with nulls."""
-        for place, one in enumerate(self.all[:before]):
-            kind = kind_of(one.join)
-            if kind == "full" and place >= self.place:
+        for index, relation in enumerate(self.all[:before]):
+            kind = kind_of(relation.join)
+            if kind == "full" and index >= self.place:
                 return True
-            if kind == "right" and place > self.place:
+            if kind == "right" and index > self.place:
                 return True
-            if kind in ("left", "full") and place == self.place:
+            if kind in ("left", "full") and index == self.place:
                 return True
         return False
 
@@ -100,16 +100,16 @@ def from_clause_of(node: Any, schemas: Mapping[int, TableSchema]) -> FromClause 
     named = (item for item, _ in items if isinstance(item, (exp.Table, exp.Subquery)))
     if any(parts_of(item) - _KNOWN_TABLE_PARTS for item in named):
         return None  # filtering may change the result of a sample, a pivot, …
-    found = tuple(
+    relations = tuple(
         Relation(alias=fold(item.alias_or_name), join=join, node=item, schema=schemas.get(id(item)))
         for item, join in items
     )
-    if [one.alias for one in found].count(fold(node.alias_or_name)) != 1:
+    if [relation.alias for relation in relations].count(fold(node.alias_or_name)) != 1:
         return None
     return FromClause(
         select=select,
-        all=found,
-        place=next(i for i, one in enumerate(found) if one.node is node),
+        all=relations,
+        place=next(i for i, relation in enumerate(relations) if relation.node is node),
         shared=frozenset(_shared_names(select)),
         natural=any(join.args.get("method") for join in joins),
     )

@@ -85,11 +85,11 @@ def is_regular(text: str, tokens: Sequence[Any], tree: Any) -> bool:
     # In Spark, a backslash at the end of a line continues a comment on the next line.
     if "\\\n" in text or "\\\r" in text:
         return False
-    said = [token.text.lower() for token in tokens if not is_text(token)]
-    if "|" in said or "|>" in said:  # Spark's pipe syntax, which sqlglot parses as an operator
+    words = [token.text.lower() for token in tokens if not is_text(token)]
+    if "|" in words or "|>" in words:  # Spark's pipe syntax, which sqlglot parses as an operator
         return False
     # f(table t) and identifier('n') refer to tables and columns that do not appear in the tree
-    if "table" in said or ("identifier", "(") in itertools.pairwise(said):
+    if "table" in words or ("identifier", "(") in itertools.pairwise(words):
         return False
     return all(map(_is_known, tree.walk()))
 
@@ -119,7 +119,7 @@ def is_repeatable(tokens: Sequence[Any], tree: Any) -> bool:
     if any(count > 0 and name not in _WORDS | _FUNCTIONS for name, count in called.items()):
         return False
     # a user-defined function may have the same name as a keyword
-    return all(one.name.lower() in _FUNCTIONS | _RANDOM for one in tree.find_all(exp.Anonymous))
+    return all(call.name.lower() in _FUNCTIONS | _RANDOM for call in tree.find_all(exp.Anonymous))
 
 
 def is_text(token: Any) -> bool:
@@ -129,8 +129,8 @@ def is_text(token: Any) -> bool:
 
 def _called(tokens: Sequence[Any]) -> Iterator[str]:
     """Yield the words that are followed by a parenthesis."""
-    said = ["", *("''" if is_text(one) else one.text.lower() for one in tokens), ""]
-    for before, word, bracket, after in zip(said, said[1:], said[2:], said[3:], strict=False):
+    words = ["", *("''" if is_text(token) else token.text.lower() for token in tokens), ""]
+    for before, word, bracket, after in zip(words, words[1:], words[2:], words[3:], strict=False):
         if bracket != "(" or not re.fullmatch(r"\w+", word):
             continue
         if before == ".":

@@ -165,13 +165,13 @@ def local_dataframe(spark: SparkSession, rows: pa.Table, schema: TableSchema) ->
     from odps_nb.spark.versions import from_arrow
 
     check_session(spark, _SESSION)
-    kept = columns_for_spark(schema)
-    rows = rows.select([place for place, one in enumerate(schema) if one in kept])
-    found = spark_schema(kept)
+    columns = columns_for_spark(schema)
+    rows = rows.select([index for index, column in enumerate(schema) if column in columns])
+    struct = spark_schema(columns)
     with without_pandas_notice():
         if not rows.num_rows:  # Spark rejects an Arrow table without batches
-            return spark.createDataFrame([], found)
-        return from_arrow(spark, rows.rename_columns([one.name for one in kept]), found)
+            return spark.createDataFrame([], struct)
+        return from_arrow(spark, rows.rename_columns([column.name for column in columns]), struct)
 
 
 def session_dataframe(
@@ -188,18 +188,18 @@ def session_dataframe(
     counter = counter_of(spark, read_activity(session), progress)
     task = ReadTask.of(TaskProfile.of(storage), session, counter=counter)
     if plan.columns:
-        found = map(session.schema.find, plan.columns)
-        schema = spark_schema(column for column in found if column is not None)
+        matches = map(session.schema.find, plan.columns)
+        schema = spark_schema(column for column in matches if column is not None)
     else:
         schema = spark_schema(columns_for_spark(session.schema))
-    wanted = arrow_schema(schema)
+    target_schema = arrow_schema(schema)
 
     def read_splits(
         numbers: Iterable[pa.RecordBatch],
     ) -> Generator[pa.RecordBatch, None, None]:
         for batch in numbers:
             for number in batch.column(0).to_pylist():
-                yield from read_split(task, number, wanted)
+                yield from read_split(task, number, target_schema)
 
     count = len(task.splits)
     with without_pandas_notice():

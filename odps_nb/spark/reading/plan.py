@@ -94,19 +94,19 @@ def read_activity(session: ReadSession) -> Activity:
 def read_name(session: ReadSession, plan: ReadPlan) -> str:
     """Return a read's name in Spark plans: unique to its session, without endpoint or keys."""
     count = len(session.schema)
-    told = [f"{count} columns" if session.selects else f"all {count} columns"]
+    parts = [f"{count} columns" if session.selects else f"all {count} columns"]
     if plan.schema is not None:
-        told = [f"{count} of {len(plan.schema)} columns"]
+        parts = [f"{count} of {len(plan.schema)} columns"]
     if plan.partitions:
-        told.append(_short(" or ".join(map(str, plan.partitions))))
+        parts.append(_short(" or ".join(map(str, plan.partitions))))
     if plan.where:
-        told.append(f"where {_short(' '.join(plan.where.split()))}")
+        parts.append(f"where {_short(' '.join(plan.where.split()))}")
     elif plan.condition is not None:
-        told.append(f"where {_short(text_of(plan.condition))}")
+        parts.append(f"where {_short(text_of(plan.condition))}")
     if session.limit is not None:
-        told.append(f"limit {session.limit}")
-    told.append(f"session {session.session_id}")
-    return visible(f"odps {session.table} [{'; '.join(told)}]")
+        parts.append(f"limit {session.limit}")
+    parts.append(f"session {session.session_id}")
+    return visible(f"odps {session.table} [{'; '.join(parts)}]")
 
 
 def _short(text: str) -> str:

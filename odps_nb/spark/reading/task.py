@@ -102,9 +102,9 @@ def require_types(asked: StructType, known: StructType) -> None:
     types = {field.name.casefold(): field.dataType.simpleString() for field in known.fields}
     pairs = {f.name: (types[f.name.casefold()], f.dataType.simpleString()) for f in asked.fields}
     wrong = [
-        f"{name} is {has}, not {given}"
-        for name, (has, given) in pairs.items()
-        if has.casefold() != given.casefold()
+        f"{name} is {has}, not {requested}"
+        for name, (has, requested) in pairs.items()
+        if has.casefold() != requested.casefold()
     ]
     if wrong:
         raise ConversionError(

@@ -94,8 +94,8 @@ def attach(
     hide_keys(spark)
     _check_catalog(spark)
     profile = profile_of(odps)
-    asked = [tables] if isinstance(tables, (str, TableName)) else list(tables)
-    names = _by_entry([profile.table(one) for one in asked], database)
+    requested = [tables] if isinstance(tables, (str, TableName)) else list(tables)
+    names = _by_entry([profile.table(table) for table in requested], database)
     with StorageClient(profile) as storage:
         schemas = {entry: fetch_table(storage, name).schema for entry, name in names.items()}
     counter = source_counter(spark, progress)
@@ -124,8 +124,8 @@ def _source_of(
             return _source_name(table)
 
         def _given(self) -> Mapping[str, str]:
-            given = {key: text for key, text in super()._given().items() if key != "path"}
-            return {**given, "table": str(table)}
+            options = {key: text for key, text in super()._given().items() if key != "path"}
+            return {**options, "table": str(table)}
 
         def reader(self, schema: StructType) -> DataSourceReader:
             with task_errors(str(table)):
@@ -169,16 +169,16 @@ def _by_entry(names: Iterable[TableName], database: str) -> dict[str, TableName]
     if not _DATABASE.fullmatch(database):
         problem = f"{database!r} is not a valid database name; use letters, digits and underscores"
         raise ArgumentError(problem, argument="database")
-    found: dict[str, TableName] = {}
+    tables: dict[str, TableName] = {}
     for name in names:
         entry = f"{database}.{name.table}"
-        if found.setdefault(entry, name) != name:
+        if tables.setdefault(entry, name) != name:
             raise ArgumentError(
-                f"{found[entry]} and {name} would both be named {entry}",
+                f"{tables[entry]} and {name} would both be named {entry}",
                 argument="tables",
                 hint="attach one of them to another database with database=",
             )
-    return found
+    return tables
 
 
 def _make_database(spark: SparkSession, database: str) -> None:

@@ -51,9 +51,11 @@ class Intent:
     def decode(cls, content: bytes, path: str) -> Intent:
         """Parse the content of a log file; raise `StateError` if it is damaged."""
         try:
-            found = json.loads(content)
-            streams = tuple((str(name), int(version)) for name, version in found["streams"])
-            return cls(table=str(found["table"]), session=str(found["session"]), streams=streams)
+            document = json.loads(content)
+            streams = tuple((str(name), int(version)) for name, version in document["streams"])
+            return cls(
+                table=str(document["table"]), session=str(document["session"]), streams=streams
+            )
         except (ValueError, KeyError, TypeError):
             raise StateError(
                 f"{path} is damaged, so it is unknown whether its micro-batch was committed",
@@ -160,10 +162,10 @@ class CommitLog:
                 os.close(handle)
 
     def _tidy(self, before: int) -> None:
-        for found in self._files.get_file_info(FileSelector(self._folder)):
-            number = found.base_name.partition("-")[0]
+        for info in self._files.get_file_info(FileSelector(self._folder)):
+            number = info.base_name.partition("-")[0]
             if number.isdecimal() and int(number) < before:
-                self._files.delete_file(found.path)
+                self._files.delete_file(info.path)
 
 
 def _taken(batch: int, path: str) -> StateError:
@@ -186,8 +188,8 @@ def _opened(checkpoint: str) -> tuple[FileSystem, str]:
         else:
             from fsspec.core import url_to_fs  # type: ignore[import-untyped]  # ships no types
 
-            found, root = url_to_fs(uri)
-            files = PyFileSystem(FSSpecHandler(found))
+            filesystem, root = url_to_fs(uri)
+            files = PyFileSystem(FSSpecHandler(filesystem))
     except (ArrowException, OSError, ValueError, ImportError) as error:
         raise ConfigError(
             f"the checkpoint {checkpoint} cannot be opened: {error}",

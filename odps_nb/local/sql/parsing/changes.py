@@ -126,22 +126,22 @@ def rows_of(change: ChangeRows, table: StoredTable) -> Insert:
     source = f"FROM {'.'.join(map(quoted, change.name))} AS {alias}"
     condition = f"({change.condition})" if change.condition else "TRUE"
     old = {name: quoted(name) for name in _all(table)}
-    query, kept = _Query(), None
+    query, kept_index = _Query(), None
     if table.key_columns:
         new = old | {name: f"({value})" for name, value in values.items()}
         operation = UPSERT if change.values else DELETE
         kind = query.add(_with_operation(table, new.values(), operation))
         query.end(str(kind), f"{source} WHERE {condition}")
     elif change.values:
-        found = f"SELECT *, CASE WHEN {condition} THEN 1 ELSE 0 END AS {_KIND} {source}"
-        kept = query.add(old.values())
+        subquery = f"SELECT *, CASE WHEN {condition} THEN 1 ELSE 0 END AS {_KIND} {source}"
+        kept_index = query.add(old.values())
         new = {n: f"CASE WHEN {_KIND} = 1 THEN ({value}) END" for n, value in values.items()}
         query.add((old | new).values())
-        query.end(_KIND, f"FROM ({found}) AS {alias}")
+        query.end(_KIND, f"FROM ({subquery}) AS {alias}")
     else:
-        kept = query.add(old.values())
-        query.end(f"CASE WHEN {condition} THEN NULL ELSE {kept} END", source)
-    return _insert(table, change.name, query, kept)
+        kept_index = query.add(old.values())
+        query.end(f"CASE WHEN {condition} THEN NULL ELSE {kept_index} END", source)
+    return _insert(table, change.name, query, kept_index)
 
 
 def rows_of_merge(merge: Merge, table: StoredTable) -> Insert:
@@ -153,26 +153,28 @@ def rows_of_merge(merge: Merge, table: StoredTable) -> Insert:
         f" FROM {'.'.join(map(quoted, merge.name))}) AS {target}"
     )
     from_source = f"{merge.source} AS {source}"
-    matched = [one for one in merge.branches if one.matched]
-    applies = " OR ".join(f"({one.condition})" if one.condition else "TRUE" for one in matched)
+    matched = [branch for branch in merge.branches if branch.matched]
+    applies = " OR ".join(
+        f"({branch.condition})" if branch.condition else "TRUE" for branch in matched
+    )
     query = _Query()
     if matched:
         kind = _add_matched(query, merge, table, matched)
         joined = f"FROM {numbered} JOIN {from_source} ON {merge.condition}"
         query.end(kind, f"{joined} WHERE ({applies})")
-    kept = None
+    kept_index = None
     if not table.key_columns:
-        kept = query.add([f"{target}.{quoted(n)}" for n in _all(table)])
+        kept_index = query.add([f"{target}.{quoted(n)}" for n in _all(table)])
         on = f"({merge.condition}) AND ({applies or 'FALSE'})"
-        query.end(str(kept), f"FROM {numbered} LEFT ANTI JOIN {from_source} ON {on}")
+        query.end(str(kept_index), f"FROM {numbered} LEFT ANTI JOIN {from_source} ON {on}")
     earlier: list[str] = []
-    for one in (one for one in merge.branches if not one.matched):
-        condition = " AND ".join([f"({one.condition or 'TRUE'})", *earlier])
-        earlier.append(f"NOT COALESCE(({one.condition or 'TRUE'}), FALSE)")
-        added = query.add(_with_operation(table, _added(table, one), UPSERT))
+    for branch in (branch for branch in merge.branches if not branch.matched):
+        condition = " AND ".join([f"({branch.condition or 'TRUE'})", *earlier])
+        earlier.append(f"NOT COALESCE(({branch.condition or 'TRUE'}), FALSE)")
+        added = query.add(_with_operation(table, _added(table, branch), UPSERT))
         joined = f"FROM {from_source} LEFT ANTI JOIN {numbered} ON {merge.condition}"
         query.end(str(added), f"{joined} WHERE {condition}")
-    return _insert(table, merge.name, query, kept)
+    return _insert(table, merge.name, query, kept_index)
 
 
 class _Query:
@@ -204,10 +206,10 @@ class _Query:
     def text(self) -> str:
         """The text of the query; its last column is the index into ``choices``."""
         parts = []
-        for places, number, source in self._parts:
+        for positions, number, source in self._parts:
             shown = ["NULL"] * self._count
-            for (_column, value), place in places.items():
-                shown[place] = value
+            for (_column, value), position in positions.items():
+                shown[position] = value
             parts.append(f"SELECT {', '.join(shown)}, {number} {source}")
         return parts[0] if len(parts) == 1 else " UNION ALL ".join(f"({part})" for part in parts)
 
@@ -217,15 +219,15 @@ def _add_matched(query: _Query, merge: Merge, table: StoredTable, matched: list[
     target = quoted(merge.alias)
     old = {name: f"{target}.{quoted(name)}" for name in _all(table)}
     earlier, numbers = "", []
-    for one in matched:
-        condition = f"WHEN {one.condition or 'TRUE'} THEN"
+    for branch in matched:
+        condition = f"WHEN {branch.condition or 'TRUE'} THEN"
         new = {
             name: f"CASE {earlier}{condition} ({value}) END"
-            for name, value in _set_values(table, one.values).items()
+            for name, value in _set_values(table, branch.values).items()
         }
         number = "NULL"  # a null index omits the row, which deletes it
-        if one.values or table.key_columns:
-            operation = UPSERT if one.values else DELETE
+        if branch.values or table.key_columns:
+            operation = UPSERT if branch.values else DELETE
             number = str(query.add(_with_operation(table, (old | new).values(), operation)))
         numbers.append(f"{condition} {number}")
         earlier += f"{condition} NULL "
@@ -254,24 +256,24 @@ def _added(table: StoredTable, branch: Branch) -> list[str | None]:
     return [f"({values[n]})" if n in values else None for n in columns]
 
 
-def _set_values(table: StoredTable, given: tuple[tuple[str, str], ...]) -> dict[str, str]:
+def _set_values(table: StoredTable, assignments: tuple[tuple[str, str], ...]) -> dict[str, str]:
     """Return the expression of each assigned column, or raise 400 for a primary key column."""
     fixed = {name.casefold() for name in (*table.key_columns, *table.partition_keys)}
-    for name, _ in given:
+    for name, _ in assignments:
         if name.casefold() in fixed:
             raise errors.semantic(f"{name!r} is a key column and cannot be updated")
-    return _named(table, given)
+    return _named(table, assignments)
 
 
-def _named(table: StoredTable, given: tuple[tuple[str, str], ...]) -> dict[str, str]:
+def _named(table: StoredTable, assignments: tuple[tuple[str, str], ...]) -> dict[str, str]:
     known = {name.casefold(): name for name in _all(table)}
     values: dict[str, str] = {}
-    for name, expression in given:
-        found = known.get(name.casefold())
-        if found is None or found in values:
-            reason = "has no column" if found is None else "assigns twice to"
+    for name, expression in assignments:
+        column = known.get(name.casefold())
+        if column is None or column in values:
+            reason = "has no column" if column is None else "assigns twice to"
             raise errors.semantic(f"{table.name.table} {reason} {name!r}")
-        values[found] = expression
+        values[column] = expression
     return values
 
 
@@ -289,7 +291,9 @@ def _all(table: StoredTable) -> tuple[str, ...]:
     )  # generated columns are recomputed
 
 
-def _insert(table: StoredTable, name: tuple[str, ...], query: _Query, kept: int | None) -> Insert:
+def _insert(
+    table: StoredTable, name: tuple[str, ...], query: _Query, kept_index: int | None
+) -> Insert:
     return Insert(
         name=name,
         overwrite=not table.key_columns,
@@ -298,5 +302,5 @@ def _insert(table: StoredTable, name: tuple[str, ...], query: _Query, kept: int 
         partition=tuple((c.name, None) for c in table.schema.partition_columns if not c.generated),
         has_operations=bool(table.key_columns),
         rewrites=not table.key_columns,
-        kept=kept,
+        kept=kept_index,
     )

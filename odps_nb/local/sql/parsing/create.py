@@ -34,7 +34,7 @@ def read_create(cursor: Cursor) -> Statement:
     if cursor.accept("view"):
         return _create_view(cursor, replaces=replaces)
     cursor.one_of("table", *(["view"] if replaces else []))
-    made = CreateTable(
+    statement = CreateTable(
         if_not_exists=cursor.accept("if", "not", "exists"),
         name=cursor.dotted(),
         or_replace=replaces,
@@ -42,7 +42,7 @@ def read_create(cursor: Cursor) -> Statement:
     if cursor.accept("like"):
         like = cursor.dotted()
         days = integer(cursor) if cursor.accept("lifecycle") else -1
-        return replace(made, like=like, lifecycle=days)
+        return replace(statement, like=like, lifecycle=days)
     columns: tuple[Column, ...] = ()
     keys: tuple[str, ...] = ()
     if cursor.peek("("):
@@ -54,7 +54,7 @@ def read_create(cursor: Cursor) -> Statement:
         facts["query"] = cursor.take(cursor.placed)
     else:
         facts["schema"] = TableSchema(columns=columns, partition_columns=partitions)
-    return replace(made, properties=tuple(properties), **facts)
+    return replace(statement, properties=tuple(properties), **facts)
 
 
 def _create_view(cursor: Cursor, *, replaces: bool) -> Statement:
@@ -76,9 +76,9 @@ def _create_view(cursor: Cursor, *, replaces: bool) -> Statement:
 def _commented(cursor: Cursor) -> tuple[tuple[str, str], ...]:
     """Parse ``(a COMMENT '…', b)``."""
     inner = cursor.inner()
-    found = inner.listed(lambda: (inner.name(), inner.text() if inner.accept("comment") else ""))
+    columns = inner.listed(lambda: (inner.name(), inner.text() if inner.accept("comment") else ""))
     inner.end()
-    return found
+    return columns
 
 
 def _create_materialized(cursor: Cursor) -> Statement:
@@ -147,7 +147,7 @@ def _stored_as(cursor: Cursor) -> None:
 
 def _generated(cursor: Cursor, columns: tuple[Column, ...]) -> Column:
     """Parse ``(trunc_time(d, 'day') as pt)``."""
-    column = parse_generated(cursor.parenthesised(), [one.name for one in columns])
+    column = parse_generated(cursor.parenthesised(), [column.name for column in columns])
     if column is None:
         raise cursor.error(
             "AUTO PARTITIONED BY requires one TRUNC_TIME of a column and a unit",
@@ -171,25 +171,25 @@ def _columns_and_keys(cursor: Cursor) -> tuple[tuple[Column, ...], tuple[str, ..
     """Parse a column list with ``PRIMARY KEY (a, b)`` at its end or after a column's type."""
     at = cursor.line_and_column
     text = cursor.parenthesised()
-    inner, kept, keys = Cursor(text), "", list[str]()
+    inner, column_text, keys = Cursor(text), "", list[str]()
     start = depth = 0
     column = inner.name()
     while not inner.at_end:
-        place = inner.place
+        offset = inner.place
         if inner.accept(",", "primary", "key"):
-            kept += text[start:place]
+            column_text += text[start:offset]
             keys += names(inner)
             inner.end()
             start = len(text)
         elif inner.accept("primary", "key"):
-            kept += text[start:place]
+            column_text += text[start:offset]
             start = inner.place
             keys.append(column)
         elif not depth and inner.accept(","):
             column = inner.name()
         else:
             depth += inner.nesting()
-    columns = read_columns(kept + text[start:], at)
+    columns = read_columns(column_text + text[start:], at)
     known = {c.name.casefold(): c.name for c in columns}
     if missing := [key for key in keys if key.casefold() not in known]:
         raise errors.semantic(f"the key column {missing[0]!r} is not in the column list")
@@ -199,12 +199,12 @@ def _columns_and_keys(cursor: Cursor) -> tuple[tuple[Column, ...], tuple[str, ..
 def read_properties(cursor: Cursor) -> list[tuple[str, str]]:
     """Parse ``('key'='value', …)``."""
     inner = cursor.inner()
-    found = []
+    properties = []
     while not inner.at_end:
         key = inner.text()
         inner.expect("=")
-        found.append((key, inner.value()))
+        properties.append((key, inner.value()))
         if not inner.accept(","):
             break
     inner.end()
-    return found
+    return properties

@@ -58,27 +58,29 @@ def parse_job(source: str, settings: Mapping[str, str]) -> tuple[Statement, ...]
     if not source.strip("; \t\r\n"):
         raise errors.parse_failed("there is no statement")
     every = statements(source)
-    given = {key: settings.get(key, "").lower() for key in (_MODE, _READ_ONLY)}
-    for one in filter(_is_setting, every):
-        given.update(_set_in(one))
-    cursors = [one for one in every if not _is_setting(one)]
-    if len(cursors) > 1 and given[_MODE] != "script":
+    options = {key: settings.get(key, "").lower() for key in (_MODE, _READ_ONLY)}
+    for cursor in filter(_is_setting, every):
+        options.update(_set_in(cursor))
+    cursors = [cursor for cursor in every if not _is_setting(cursor)]
+    if len(cursors) > 1 and options[_MODE] != "script":
         raise cursors[1].error(
             "the text contains more than one statement; none of them was run",
             advice=f"run each statement with a separate call, in order, or set {_MODE}=script",
         )
-    starts = [one.line_and_column for one in cursors]
-    found = tuple(map(_statement, cursors))
-    changing = [at for at, one in zip(starts, found, strict=True) if not returns_rows(one)]
-    if changing and given[_READ_ONLY] == "true":
+    starts = [cursor.line_and_column for cursor in cursors]
+    parsed = tuple(map(_statement, cursors))
+    changing = [
+        at for at, statement in zip(starts, parsed, strict=True) if not returns_rows(statement)
+    ]
+    if changing and options[_READ_ONLY] == "true":
         # The vendor's MCP server and JDBC driver set it, so that a job cannot change anything.
         message = f"the statement changes data, but {_READ_ONLY} is true"
         raise errors.semantic(message, at=changing[0], advice="run only queries, SHOW and DESC")
-    shown = [at for at, one in zip(starts, found, strict=True) if returns_rows(one)]
+    shown = [at for at, statement in zip(starts, parsed, strict=True) if returns_rows(statement)]
     if len(shown) > 1:
         message = "a script can contain only one statement that returns rows"
         raise errors.parse_failed(message, at=shown[1], advice="write the others as CREATE TABLE")
-    return found
+    return parsed
 
 
 def returns_rows(statement: Statement) -> bool:
@@ -96,7 +98,9 @@ def _set_in(setting: Cursor) -> dict[str, str]:
 
 
 def _statement(cursor: Cursor) -> Statement:
-    read = next((one for words, one in _READERS.items() if cursor.accept(*words.split())), None)
+    read = next(
+        (reader for words, reader in _READERS.items() if cursor.accept(*words.split())), None
+    )
     if read is None and any(cursor.peek(word) for word in _QUERIES):
         read = _query
     if read is None and cursor.peek("@"):
@@ -105,9 +109,9 @@ def _statement(cursor: Cursor) -> Statement:
     if read is None:
         known = (*" ".join(_READERS).split(), *_QUERIES, "set")
         raise cursor.lacks(cursor.words or ("this statement",), known=known)
-    found = read(cursor)
+    statement = read(cursor)
     cursor.end()
-    return found
+    return statement
 
 
 def _query(cursor: Cursor) -> Statement:
@@ -141,13 +145,13 @@ def _explain(cursor: Cursor) -> Statement:
 
 def _inserts(cursor: Cursor, source: str) -> Statement:
     """Parse the INSERTs after ``FROM …``; ``source`` is the text before them."""
-    found = []
+    inserts = []
     while cursor.accept("insert"):
         head = _insert_head(cursor)
         cursor.expect("select")
         query = f"{source} SELECT {cursor.until('insert')}"
-        found.append(replace(head, query=query))
-    return Inserts(inserts=tuple(found))
+        inserts.append(replace(head, query=query))
+    return Inserts(inserts=tuple(inserts))
 
 
 def _clone(cursor: Cursor) -> Statement:
@@ -174,9 +178,9 @@ def _drop(cursor: Cursor) -> Statement:
 
 def _dropped(cursor: Cursor, kind: TableKind) -> DropTable:
     exists = cursor.accept("if", "exists")
-    found = DropTable(name=cursor.dotted(), if_exists=exists, kind=kind)
+    statement = DropTable(name=cursor.dotted(), if_exists=exists, kind=kind)
     cursor.accept("purge")
-    return found
+    return statement
 
 
 def _truncate(cursor: Cursor) -> Statement:
@@ -209,9 +213,9 @@ def _alter(cursor: Cursor) -> Statement:
         if cursor.accept("columns") or cursor.accept("column"):
             return _add_columns(name, cursor)
         lenient = cursor.accept("if", "not", "exists")
-        found = specs(cursor)
-        _require_parts(found, cursor, "ADD")
-        return ChangePartitions(action="add", name=name, specs=found, lenient=lenient)
+        chosen = specs(cursor)
+        _require_parts(chosen, cursor, "ADD")
+        return ChangePartitions(action="add", name=name, specs=chosen, lenient=lenient)
     if cursor.accept("drop"):
         return _drop_parts(name, cursor)
     if cursor.accept("rename", "column"):
@@ -277,26 +281,30 @@ def _change_column(name: Name, cursor: Cursor) -> Statement:
     at, text = cursor.line_and_column, cursor.until("after", "first")
     if not cursor.at_end:
         raise cursor.lacks(cursor.words)
-    said = read_columns(text, at)[0]
-    new_name = None if said.name.casefold() == column.casefold() else said.name
+    definition = read_columns(text, at)[0]
+    new_name = None if definition.name.casefold() == column.casefold() else definition.name
     return ChangeColumn(
-        name=name, column=column, new_name=new_name, said=said, comment=said.comment or None
+        name=name,
+        column=column,
+        new_name=new_name,
+        said=definition,
+        comment=definition.comment or None,
     )
 
 
-def _require_parts(found: Sequence[object], cursor: Cursor, before: str) -> None:
+def _require_parts(parts: Sequence[object], cursor: Cursor, before: str) -> None:
     """Check the partitions after ``ALTER TABLE … ADD`` or ``DROP``."""
-    if not found:
+    if not parts:
         words = cursor.words
         raise cursor.lacks((before, *words)) if words else cursor.error("expected PARTITION")
     cursor.accept("purge")
 
 
 def _one_spec(cursor: Cursor) -> PartitionSpec:
-    found = specs(cursor)
-    if len(found) != 1:
+    chosen = specs(cursor)
+    if len(chosen) != 1:
         raise cursor.error("expected one PARTITION (…)")
-    return found[0]
+    return chosen[0]
 
 
 def _insert(cursor: Cursor) -> Insert:

@@ -61,23 +61,23 @@ def _tokens(source: str) -> list[Any]:
             f"the text has {len(source)} characters; the maximum is {MAX_SQL}"
         )
     try:
-        found: list[Any] = _tokenizer()().tokenize(source)
+        tokens: list[Any] = _tokenizer()().tokenize(source)
     except TokenError:
         raise errors.parse_failed("unterminated string, name or comment") from None
-    return found
+    return tokens
 
 
 def statements(source: str) -> list[Cursor]:
     """Split text at its semicolons, and drop comments and empty statements."""
-    found: list[Cursor] = []
+    cursors: list[Cursor] = []
     group: list[Any] = []
     for token in _tokens(source):
         if token.token_type.name != "SEMICOLON":
             group.append(token)
         elif group:
-            found.append(Cursor(source, group))
+            cursors.append(Cursor(source, group))
             group = []
-    return [*found, Cursor(source, group)] if group else found
+    return [*cursors, Cursor(source, group)] if group else cursors
 
 
 class Cursor:
@@ -119,12 +119,12 @@ class Cursor:
     @property
     def words(self) -> tuple[str, ...]:
         """The next one or two tokens in upper case, up to the first that is not a word."""
-        found = []
+        words = []
         for token in self._tokens[self._at : self._at + 2]:
             if token.token_type.name != "VAR" or not token.text.isalpha():
                 break
-            found.append(token.text.upper())
-        return tuple(found)
+            words.append(token.text.upper())
+        return tuple(words)
 
     @property
     def line_and_column(self) -> tuple[int, int]:
@@ -138,20 +138,20 @@ class Cursor:
 
     def peek(self, *words: str) -> bool:
         """Return whether the next tokens are these words or symbols."""
-        some = self._tokens[self._at : self._at + len(words)]
-        return len(some) == len(words) and all(
+        upcoming = self._tokens[self._at : self._at + len(words)]
+        return len(upcoming) == len(words) and all(
             token.token_type.name not in _VALUES and token.text.lower() == word
-            for token, word in zip(some, words, strict=True)
+            for token, word in zip(upcoming, words, strict=True)
         )
 
     def accept(self, *words: str) -> bool:
         """Consume the next tokens if they are these words or symbols; return whether they were."""
-        found = self.peek(*words)
-        if found:
+        is_match = self.peek(*words)
+        if is_match:
             self._at += len(words)
             if not self._is_named:
                 self._kind += words
-        return found
+        return is_match
 
     def expect(self, *words: str) -> None:
         """Consume these words or symbols, or raise a parse error if the next tokens differ."""
@@ -185,10 +185,10 @@ class Cursor:
 
     def listed(self, read: Callable[[], T], sign: str = ",") -> tuple[T, ...]:
         """Call ``read`` one or more times, consuming ``sign`` between calls; return the results."""
-        found = [read()]
+        results = [read()]
         while self.accept(sign):
-            found.append(read())
-        return tuple(found)
+            results.append(read())
+        return tuple(results)
 
     def text(self) -> str:
         """Consume a string."""

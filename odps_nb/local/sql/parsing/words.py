@@ -24,9 +24,9 @@ def integer(cursor: Cursor) -> int:
 def names(cursor: Cursor) -> tuple[str, ...]:
     """Parse ``(a, b)``."""
     inner = cursor.inner()
-    found = inner.listed(inner.name)
+    identifiers = inner.listed(inner.name)
     inner.end()
-    return found
+    return identifiers
 
 
 def columns_of(cursor: Cursor) -> tuple[Column, ...]:
@@ -48,24 +48,24 @@ def read_columns(text: str, at: tuple[int, int]) -> tuple[Column, ...]:
 
 def specs(cursor: Cursor) -> tuple[PartitionSpec, ...]:
     """Parse any number of ``PARTITION (a='x', b=1)``, in which each key needs a value."""
-    found = []
+    partitions = []
     while cursor.peek("partition"):
-        found.append(_spec(cursor))
-    return tuple(found)
+        partitions.append(_spec(cursor))
+    return tuple(partitions)
 
 
 def _spec(cursor: Cursor) -> PartitionSpec:
     cursor.expect("partition")
-    given = items(cursor)
-    if any(value is None for _, value in given):
+    pairs = items(cursor)
+    if any(value is None for _, value in pairs):
         raise cursor.error("a partition key needs a value here")
     cursor.accept(",")
-    return PartitionSpec(tuple((k, v) for k, v in given if v is not None))
+    return PartitionSpec(tuple((k, v) for k, v in pairs if v is not None))
 
 
 def specs_or_conditions(cursor: Cursor) -> tuple[tuple[PartitionSpec, ...], tuple[str, ...]]:
     """Parse any number of ``PARTITION (a='x')`` and ``PARTITION (a > 'x')``."""
-    found: list[PartitionSpec] = []
+    partitions: list[PartitionSpec] = []
     conditions: list[str] = []
     while cursor.peek("partition"):
         if cursor.encloses(*_CONDITIONS, "and", "or", "not", "("):
@@ -73,24 +73,24 @@ def specs_or_conditions(cursor: Cursor) -> tuple[tuple[PartitionSpec, ...], tupl
             conditions.append(cursor.parenthesised())
             cursor.accept(",")
         else:
-            found.append(_spec(cursor))
-    return tuple(found), tuple(conditions)
+            partitions.append(_spec(cursor))
+    return tuple(partitions), tuple(conditions)
 
 
 def items(cursor: Cursor) -> tuple[tuple[str, str | None], ...]:
     """Parse ``(a='x', b)``; a key without a value is dynamic."""
     inner = cursor.inner()
-    found: list[tuple[str, str | None]] = []
+    pairs: list[tuple[str, str | None]] = []
     while not inner.at_end:
         key = inner.name()
         if any(inner.peek(sign) for sign in _CONDITIONS):
             what, at = "condition in PARTITION (…)", inner.line_and_column
             raise errors.lacks(what, is_sure=True, at=at)
-        found.append((key, inner.value() if inner.accept("=") else None))
+        pairs.append((key, inner.value() if inner.accept("=") else None))
         if not (inner.accept(",") or inner.accept("/")):
             break
     inner.end()
-    return tuple(found)
+    return tuple(pairs)
 
 
 def read_show(cursor: Cursor) -> Show:

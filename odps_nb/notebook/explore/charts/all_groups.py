@@ -60,8 +60,8 @@ class AllGroups:
                 return None
             table = self._merged(table, ["g"])
         rank = "n" if choice.kind == "box" else "m"
-        found = ranked(table.column("g"), table.column(rank), choice, most + 2)
-        return without_one_other(found, most) if self._is_complete else found[:most]
+        values = ranked(table.column("g"), table.column(rank), choice, most + 2)
+        return without_one_other(values, most) if self._is_complete else values[:most]
 
     def colors(self) -> pa.Array | None:
         """Return at most `MAX_COLORS` values of colour, the most frequent ones, if known."""
@@ -77,22 +77,22 @@ class AllGroups:
         """
         if not self._is_complete:
             return None
-        made = self._table
-        for place, (name, values) in enumerate((("g", groups), ("c", colors))):
+        table = self._table
+        for index, (name, values) in enumerate((("g", groups), ("c", colors))):
             if values is not None:
-                made = made.set_column(place, name, indexes(made.column(name), values))
-        if made.select(["g", "c"]).group_by(["g", "c"]).aggregate([]).num_rows == made.num_rows:
-            return made
-        return self._merged(made, ["g", "c"]) if self._is_mergeable else None
+                table = table.set_column(index, name, indexes(table.column(name), values))
+        if table.select(["g", "c"]).group_by(["g", "c"]).aggregate([]).num_rows == table.num_rows:
+            return table
+        return self._merged(table, ["g", "c"]) if self._is_mergeable else None
 
     def _merged(self, table: pa.Table, keys: list[str]) -> pa.Table:
         """Add up the rows of equal keys."""
         function, measure = _MERGED[self._choice.agg], table.column("m")
         if pt.is_integer(measure.type):
             table = table.set_column(3, "m", measure.cast(pa.decimal128(38, 0)))
-        found = table.group_by(keys).aggregate([("n", "sum"), ("m", function)])
-        named = {key: found.column(key) for key in keys}
-        return pa.table({**named, "n": found.column("n_sum"), "m": found.column(f"m_{function}")})
+        merged = table.group_by(keys).aggregate([("n", "sum"), ("m", function)])
+        named = {key: merged.column(key) for key in keys}
+        return pa.table({**named, "n": merged.column("n_sum"), "m": merged.column(f"m_{function}")})
 
 
 def ranked(values: pa.Array, measures: pa.Array, choice: ChartChoice, most: int) -> pa.Array:
@@ -110,8 +110,8 @@ def without_one_other(values: pa.Array, most: int) -> pa.Array:
 
 def indexes(array: pa.Array, values: Sequence[Any]) -> pa.Array:
     """Return the index of each value, with `NULL` and `OTHERS` for all that have none."""
-    found = pc.fill_null(pc.index_in(array, pa.array(values, array.type)), OTHERS)
-    return pc.if_else(array.is_null(), NULL, found.cast(pa.int64()))
+    positions = pc.fill_null(pc.index_in(array, pa.array(values, array.type)), OTHERS)
+    return pc.if_else(array.is_null(), NULL, positions.cast(pa.int64()))
 
 
 def plain(table: pa.Table, name: str) -> pa.Array:

@@ -55,7 +55,7 @@ def chart_cost(
         reason = why_not_read(rows, cancel)
         if not reason:
             return None, ""
-    names = [one.name for one in (choice.x, choice.y, choice.color) if one is not None]
+    names = [column.name for column in (choice.x, choice.y, choice.color) if column is not None]
     text = f"select {', '.join(map(name_in_sql, names))} {rows.relation(where)}"
     return rows.connection.sql_cost(text, settings=rows.job_settings).input_bytes or 0, reason
 
@@ -123,20 +123,22 @@ class Chart(LiveView):
     def to_pandas(self) -> pd.DataFrame:
         """Return the displayed values, with one row per bar, point or box."""
         choice, figures = self._choice, self._figures
-        found: dict[str, Any] = {
+        columns: dict[str, Any] = {
             choice.x.name: [
                 mark.at if choice.kind == "scatter" else group_name(mark.group, figures.groups)
                 for mark in figures.marks
             ]
         }
         if choice.color is not None:
-            found[choice.color.name] = [group_name(m.color, figures.colors) for m in figures.marks]
+            columns[choice.color.name] = [
+                group_name(m.color, figures.colors) for m in figures.marks
+            ]
         names = ("min", "q1", "median", "q3", "max") if choice.kind == "box" else (choice.measure,)
         for n, name in enumerate(names):
-            while name in found:
+            while name in columns:
                 name += "_"  # a user's column may already have this name
-            found[name] = [mark.values[n] for mark in figures.marks]
-        frame: pd.DataFrame = pa.table(found).to_pandas()
+            columns[name] = [mark.values[n] for mark in figures.marks]
+        frame: pd.DataFrame = pa.table(columns).to_pandas()
         return frame
 
     def to_svg(self) -> str:

@@ -45,7 +45,7 @@ class ChartChoice:
         """The arguments of ``chart()`` for these settings, as Python code."""
         has_agg = self.kind not in ("scatter", "box")
         default = "count" if self.y is None else "sum"
-        given = {
+        settings = {
             "kind": self.kind if self.kind != _usual_kind(self.x, self.y) else None,
             "agg": self.agg if has_agg and self.agg != default else None,
             "color": None if self.color is None else self.color.name,
@@ -53,8 +53,8 @@ class ChartChoice:
             "step": self.step,
             "top": self.top if self.top != USUAL_TOP else None,
         }
-        names = [one.name for one in (self.x, self.y) if one is not None]
-        options = [f"{name}={value!r}" for name, value in given.items() if value is not None]
+        names = [column.name for column in (self.x, self.y) if column is not None]
+        options = [f"{name}={value!r}" for name, value in settings.items() if value is not None]
         return ", ".join([*map(repr, names), *options])
 
     @property
@@ -113,8 +113,10 @@ def choose(
     of_y = None if y is None else _column(columns, y, "y", grouped=False)
     of_color = None if color is None else _column(columns, color, "color")
     drawn: ChartKind = _one_of("kind", kind, KINDS) or _usual_kind(of_x, of_y)
-    used: ChartAggregate = _one_of("agg", agg, AGGREGATES) or ("count" if of_y is None else "sum")
-    _check(drawn, used, of_x, of_y, agg)
+    aggregate: ChartAggregate = _one_of("agg", agg, AGGREGATES) or (
+        "count" if of_y is None else "sum"
+    )
+    _check(drawn, aggregate, of_x, of_y, agg)
     if step is not None and kind_of(of_x) not in TIMES:
         raise ArgumentError(
             f"step= needs a column of dates or times; {x!r} has type {of_x.type}",
@@ -128,7 +130,7 @@ def choose(
         x=of_x,
         y=of_y,
         kind=drawn,
-        agg=used,
+        agg=aggregate,
         color=of_color,
         bins=_at_most("bins", bins, MAX_BINS),
         step=_one_of("step", step, STEPS),
@@ -137,17 +139,17 @@ def choose(
 
 
 def _column(columns: Sequence[Column], name: str, role: str, *, grouped: bool = True) -> Column:
-    found = next((one for one in columns if one.name == name), None)
-    if found is None:
-        near = get_close_matches(str(name), [one.name for one in columns], 1)
+    column = next((column for column in columns if column.name == name), None)
+    if column is None:
+        near = get_close_matches(str(name), [column.name for column in columns], 1)
         hint = f"did you mean {near[0]!r}?" if near else "see .schema for the columns"
         raise ArgumentError(f"{role}={name!r} is not a column", hint=hint)
-    if grouped and not can_be_axis(found):
+    if grouped and not can_be_axis(column):
         raise ArgumentError(
-            f"a {found.type} column cannot be an axis: {role}={name!r}",
+            f"a {column.type} column cannot be an axis: {role}={name!r}",
             hint="choose a column of numbers, times, dates, text or booleans",
         )
-    return found
+    return column
 
 
 def _usual_kind(x: Column, y: Column | None) -> ChartKind:
@@ -157,7 +159,7 @@ def _usual_kind(x: Column, y: Column | None) -> ChartKind:
 
 
 def _check(
-    kind: ChartKind, agg: ChartAggregate, x: Column, y: Column | None, given: str | None
+    kind: ChartKind, agg: ChartAggregate, x: Column, y: Column | None, explicit_agg: str | None
 ) -> None:
     if kind == "histogram" and (y is not None or not is_number(x)):
         raise ArgumentError(
@@ -165,7 +167,7 @@ def _check(
             hint="leave out y=, or use kind='bar'",
         )
     if kind in ("scatter", "box"):
-        if given is not None:
+        if explicit_agg is not None:
             raise ArgumentError(f"kind={kind!r} does not support agg=", hint="leave out agg=")
         if y is None or not is_number(y):
             raise ArgumentError(

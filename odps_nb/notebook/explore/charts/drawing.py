@@ -76,15 +76,15 @@ class _Drawing:
 
     def _range(self) -> tuple[float, float]:
         sums: dict[tuple[int, bool], float] = {}
-        found = [0.0] if self._choice.kind not in ("scatter", "box", "line") else []
+        values = [0.0] if self._choice.kind not in ("scatter", "box", "line") else []
         for mark in self._marks:
             if self._stacked:
-                place = (mark.group, mark.values[0] < 0)
-                sums[place] = sums.get(place, 0.0) + mark.values[0]
+                key = (mark.group, mark.values[0] < 0)
+                sums[key] = sums.get(key, 0.0) + mark.values[0]
             else:
-                found += _whiskers(mark.values) if self._choice.kind == "box" else mark.values
-        found += sums.values()
-        return (min(found), max(found)) if found else (0.0, 1.0)
+                values += _whiskers(mark.values) if self._choice.kind == "box" else mark.values
+        values += sums.values()
+        return (min(values), max(values)) if values else (0.0, 1.0)
 
     # -- the whole ------------------------------------------------------------------------------
 
@@ -129,11 +129,11 @@ class _Drawing:
         below = HEIGHT - self._foot + self._bottom - 8
         yield _label(middle, below, self._choice.x.name, anchor="middle")
         if self._choice.kind == "scatter":
-            found = [(self._across(value), text) for value, text in self._positions()]
-            gap = min((after - at for (at, _), (after, _) in pairwise(found)), default=1.0)
-            widest = max((len(text) for _, text in found), default=1) * _LETTER + 10
-            for place, text in found[:: math.ceil(widest / gap)]:
-                yield self._centred(place, y, text)
+            labels = [(self._across(value), text) for value, text in self._positions()]
+            gap = min((after - at for (at, _), (after, _) in pairwise(labels)), default=1.0)
+            widest = max((len(text) for _, text in labels), default=1) * _LETTER + 10
+            for x, text in labels[:: math.ceil(widest / gap)]:
+                yield self._centred(x, y, text)
             return
         if self._times:
             for group, text in self._times:
@@ -160,28 +160,28 @@ class _Drawing:
         def spacing(letters: int) -> float:
             return (letters * _LETTER + 10) / self._slot()
 
-        found = calendar_ticks(self._figures.groups, spacing)
-        if found and NULL in self._slots:
-            is_free = self._slots[NULL] - found[-1][0] >= spacing(_MOST_LETTERS)
-            found = [*(found if is_free else found[:-1]), (NULL, self._group(NULL))]
-        return found
+        labels = calendar_ticks(self._figures.groups, spacing)
+        if labels and NULL in self._slots:
+            is_free = self._slots[NULL] - labels[-1][0] >= spacing(_MOST_LETTERS)
+            labels = [*(labels if is_free else labels[:-1]), (NULL, self._group(NULL))]
+        return labels
 
     def _positions(self) -> list[tuple[float, str]]:
         """Return the ticks of a scatter plot's x axis."""
         scale = self._figures.scale
         assert scale is not None  # every scatter plot has a scale
         if not self._choice.is_time:
-            values = [one for one in ticks(self._left, self._right) if one >= self._left]
-            values = list(dict.fromkeys(one for one in values if one <= self._right))
+            values = [value for value in ticks(self._left, self._right) if value >= self._left]
+            values = list(dict.fromkeys(value for value in values if value <= self._right))
             return list(zip(values, tick_labels(values), strict=True))
-        found = scale.month_ticks(self._left, self._right, 6)
-        if not found:
+        labels = scale.month_ticks(self._left, self._right, 6)
+        if not labels:
             edges = scale.edges(self._left, self._right, 5)
-            found = [(scale.place(one), scale.text(one)) for one in edges]
-        return [(at, text) for at, text in found if self._left <= at <= self._right]
+            labels = [(scale.place(edge), scale.text(edge)) for edge in edges]
+        return [(at, text) for at, text in labels if self._left <= at <= self._right]
 
-    def _across(self, place: float) -> float:
-        share = (place - self._left) / ((self._right - self._left) or 1)
+    def _across(self, value: float) -> float:
+        share = (value - self._left) / ((self._right - self._left) or 1)
         return self._margin + 8 + share * (self._width - self._margin - _RIGHT - 16)
 
     def _group(self, group: int) -> str:
@@ -265,7 +265,7 @@ class _Drawing:
         areas, lines = [], []
         for color in sorted({mark.color for mark in self._marks}, key=last):
             stroke = self._color(color if self._choice.color is not None else 0)
-            marks = [one for one in self._marks if one.color == color and one.group >= 0]
+            marks = [mark for mark in self._marks if mark.color == color and mark.group >= 0]
             low = {m.group: base.get(m.group, 0.0) if self._stacked else 0.0 for m in marks}
             tops = [(self._x(m.group), self._y(low[m.group] + m.values[0]), m) for m in marks]
             for run in _runs(tops):
@@ -286,7 +286,7 @@ class _Drawing:
                     f"{self._tip(mark)}</circle>"
                 )
             base |= {m.group: low[m.group] + m.values[0] for m in marks}
-        yield from [*areas, *lines, *(self._dot(one) for one in self._marks if one.group < 0)]
+        yield from [*areas, *lines, *(self._dot(mark) for mark in self._marks if mark.group < 0)]
 
     def _dot(self, mark: ChartMark) -> str:
         x, y = self._x(mark.group), self._y(mark.values[0])
@@ -357,11 +357,11 @@ def title(choice: ChartChoice) -> str:
 
 def _slots(marks: Sequence[ChartMark], groups: int) -> dict[int, int]:
     """Return each group's slot on the x axis; a group without marks has an empty slot."""
-    used = {mark.group for mark in marks}
-    found = [BELOW] if BELOW in used else []
-    found += range(groups)
-    found += [one for one in (ABOVE, OTHERS, NULL) if one in used]
-    return {group: n for n, group in enumerate(found)}
+    present = {mark.group for mark in marks}
+    ordered = [BELOW] if BELOW in present else []
+    ordered += range(groups)
+    ordered += [group for group in (ABOVE, OTHERS, NULL) if group in present]
+    return {group: n for n, group in enumerate(ordered)}
 
 
 def _runs(
@@ -390,11 +390,11 @@ def _label(
     angle: int = -90,
     whole: str = "",
 ) -> str:
-    place = f'x="{x:.1f}" y="{y:.1f}"'
+    position = f'x="{x:.1f}" y="{y:.1f}"'
     if turned is not None:
-        place = f'transform="translate({turned[0]:.1f} {turned[1]:.1f}) rotate({angle})"'
+        position = f'transform="translate({turned[0]:.1f} {turned[1]:.1f}) rotate({angle})"'
     tip = f"<title>{_escape(whole)}</title>" if whole and whole != text else ""
     return (
-        f'<text {place} text-anchor="{anchor}" font-size="{size}" fill="{_TEXT}">'
+        f'<text {position} text-anchor="{anchor}" font-size="{size}" fill="{_TEXT}">'
         f"{_escape(text)}{tip}</text>"
     )

@@ -125,9 +125,9 @@ class FigureQuery:
 
     def _distinct(self, expressions: Sequence[str]) -> list[int]:
         """Return the number of distinct values of each expression."""
-        counts = [f"count(distinct {one}) n{n}" for n, one in enumerate(expressions)]
-        found = self._rows.query(f"select {', '.join(counts)} {self._relation}")
-        return [column[0].as_py() for column in found.columns]
+        counts = [f"count(distinct {expression}) n{n}" for n, expression in enumerate(expressions)]
+        table = self._rows.query(f"select {', '.join(counts)} {self._relation}")
+        return [column[0].as_py() for column in table.columns]
 
     def _bounds(self) -> pa.Table:
         """Return the minimum, the maximum, and the 1st and 99th percentiles."""
@@ -157,7 +157,7 @@ class FigureQuery:
         most = 60 if self._choice.kind in ("bar", "box") else 400
         steps = STEPS[1:] if kind_of(self._choice.x) == "DATE" else STEPS
         counts = zip(steps, self._distinct(list(map(self._truncated, steps))), strict=True)
-        return next((one for one, count in counts if count <= most), steps[-1])
+        return next((step for step, count in counts if count <= most), steps[-1])
 
     def _in_bins(self) -> Figures:
         choice, ends = self._choice, self._bounds()
@@ -172,7 +172,7 @@ class FigureQuery:
         edges = scale.edges(low, high, choice.bins or USUAL_BINS)
         if len(edges) < 2:
             raise ArgumentError(f"the values of {choice.x.name!r} are too far apart for a chart")
-        labels = tuple(scale.label(one, after) for one, after in pairwise(edges))
+        labels = tuple(scale.label(edge, after) for edge, after in pairwise(edges))
         return self._grouped(self._bin(edges), labels)
 
     def _bin(self, edges: Sequence[Any]) -> str:
@@ -198,9 +198,9 @@ class FigureQuery:
         """Return at most ``most`` values of a column: those with the largest measures."""
         name = name_in_sql(column.name)
         text = f"select {name} v, {measure} m {self._relation} group by {name}"
-        wanted = f"select v from (\n{text}\n) g where v is not null"
-        found = self._rows.query(f"{wanted} order by {self._rank} desc, v limit {most}")
-        return found.column("v").combine_chunks()
+        query = f"select v from (\n{text}\n) g where v is not null"
+        table = self._rows.query(f"{query} order by {self._rank} desc, v limit {most}")
+        return table.column("v").combine_chunks()
 
     def _named(self, column: Column, values: pa.Array) -> tuple[list[Any], tuple[str, ...]]:
         """Return sorted values and labels; text is sorted only if it is dates or x of a line."""
@@ -208,13 +208,13 @@ class FigureQuery:
         is_line = self._choice.kind in ("line", "area") and column is self._choice.x
         if not texts or is_line or _are_dates(values):
             values = values.take(pc.sort_indices(values))
-        labels = tuple(str(one) or "(empty)" for one in cell_texts(values, column, _LABEL))
+        labels = tuple(str(text) or "(empty)" for text in cell_texts(values, column, _LABEL))
         return values.to_pylist(), labels
 
     def _index(self, column: Column, values: Sequence[Any]) -> str:
         """Return the SQL expression that maps values to their indexes, to `NULL` or to `OTHERS`."""
         name = name_in_sql(column.name)
-        tests = [f"when {name} = {self._literal(one)} then {n}" for n, one in enumerate(values)]
+        tests = [f"when {name} = {self._literal(value)} then {n}" for n, value in enumerate(values)]
         return f"case when {name} is null then {NULL} {' '.join(tests)} else {OTHERS} end"
 
     def _literal(self, value: object) -> str:
@@ -227,23 +227,23 @@ class FigureQuery:
         y = name_in_sql(choice.y.name)
         color, colors, _ = self._colors()
         both = f"from (select {self._x} x, {y} y, {color} c {self._relation}) t where"
-        total, text, found = self._drawn(f"{both} x is not null and y is not null", color)
+        total, text, points = self._drawn(f"{both} x is not null and y is not null", color)
         xs, ys = (
-            found.column("x").combine_chunks(),
-            found.column("y").cast(pa.float64(), safe=False),
+            points.column("x").combine_chunks(),
+            points.column("y").cast(pa.float64(), safe=False),
         )
         scale = scale_of(choice.x, xs.type)
         assert scale is not None  # checked by `choose`
         marks = tuple(
             ChartMark(0, c, (y,), 1, float(x))
             for x, y, c in zip(
-                scale.places(xs), ys.to_pylist(), found.column("c").to_pylist(), strict=True
+                scale.places(xs), ys.to_pylist(), points.column("c").to_pylist(), strict=True
             )
             if abs(x) <= _FINITE and abs(y) <= _FINITE
         )
         is_all = total <= MAX_POINTS
         note = "all rows" if is_all else f"random sample of {len(marks):,} of {total:,} rows"
-        is_near = near_points([one.at for one in marks], [one.values[0] for one in marks])
+        is_near = near_points([mark.at for mark in marks], [mark.values[0] for mark in marks])
         near = tuple(compress(marks, is_near))
         if left := len(marks) - len(near):
             note += f" except {count_of(left, 'point')} far from the others"
@@ -295,19 +295,19 @@ class FigureQuery:
             groups = self._all_groups(group)
         color, colors, color_values = self._colors(groups)
         text = self._grouping(group, color)
-        found = None if groups is None else groups.shown(values, color_values)
-        if found is None:
-            found = self._found(f"{text} limit {MAX_ROWS + 1}", group, color)
+        table = None if groups is None else groups.shown(values, color_values)
+        if table is None:
+            table = self._found(f"{text} limit {MAX_ROWS + 1}", group, color)
         left_out, gaps = [], ""
         if choice.kind == "box":
             gaps = f"; whiskers of at most {WHISKER} interquartile ranges"
         if step is not None:
-            if found.num_rows <= MAX_GROUPS * (MAX_COLORS + 2):  # otherwise, `_times` raises
-                found, far = near_times(found)
+            if table.num_rows <= MAX_GROUPS * (MAX_COLORS + 2):  # otherwise, `_times` raises
+                table, far = near_times(table)
                 left_out += [f"{count_of(far, step)} far from the others"] if far else []
-            labels, found, has_all_steps = _times(found, choice.x, step)
+            labels, table, has_all_steps = _times(table, choice.x, step)
             gaps += "" if has_all_steps else f"; each {step} without rows is left out"
-        marks, left = _marks(found)
+        marks, left = _marks(table)
         left_out += [f"{count_of(left, 'group')} without a finite value"] if left else []
         note = " except ".join(["all rows", " and ".join(left_out)]) if left_out else "all rows"
         return Figures(marks, labels, colors, note=note + gaps, sql=text)
@@ -332,8 +332,8 @@ class FigureQuery:
         else:
             rank = "n" if choice.kind == "box" else self._rank
             text = f"select * from (\n{self._grouping(group, '0')}\n) t order by {rank} desc, g"
-        found = self._rows.query(f"{text} limit {MAX_ROWS + 1}")
-        return AllGroups(found, choice, is_complete=found.num_rows <= MAX_ROWS)
+        table = self._rows.query(f"{text} limit {MAX_ROWS + 1}")
+        return AllGroups(table, choice, is_complete=table.num_rows <= MAX_ROWS)
 
     @property
     def _rank(self) -> str:
@@ -352,13 +352,13 @@ def _are_dates(values: pa.Array) -> bool:
 
 
 def _times(
-    found: pa.Table, column: Column, step: ChartStep
+    table: pa.Table, column: Column, step: ChartStep
 ) -> tuple[tuple[str, ...], pa.Table, bool]:
     """Number the groups in the order of their times.
 
     Return the labels, the table, and whether the labels include time steps without rows.
     """
-    times = found.column("g").combine_chunks()
+    times = table.column("g").combine_chunks()
     order = pc.unique(times.drop_null())
     order = order.take(pc.sort_indices(order))
     if len(order) > MAX_GROUPS:
@@ -369,10 +369,10 @@ def _times(
     every = _every_step(order, step)
     order = order if every is None else every
     numbers = pc.fill_null(pc.index_in(times, order), NULL)
-    texts = [str(one) for one in cell_texts(order, column, _LABEL)]
+    texts = [str(text) for text in cell_texts(order, column, _LABEL)]
     width = {"hour": 16, "day": 10, "week": 10, "month": 7, "year": 4}[step]
-    numbered = found.set_column(0, "g", numbers.cast(pa.int64()))
-    return tuple(one[:width] for one in texts), numbered, every is not None
+    numbered = table.set_column(0, "g", numbers.cast(pa.int64()))
+    return tuple(text[:width] for text in texts), numbered, every is not None
 
 
 def _every_step(order: pa.Array, step: ChartStep) -> pa.Array | None:
@@ -401,18 +401,18 @@ def _later(begin: datetime.date, count: int, step: ChartStep) -> datetime.date:
     return begin + length
 
 
-def _marks(found: pa.Table) -> tuple[tuple[ChartMark, ...], int]:
+def _marks(table: pa.Table) -> tuple[tuple[ChartMark, ...], int]:
     """Return the marks, and the number of groups whose values are NaN or infinite."""
     marks, left = [], 0
-    for row in found.to_pylist():
+    for row in table.to_pylist():
         ends = (row["m"], *row["q"], row["h"]) if row.get("q") else (row["m"],)
-        if row["n"] and all(one is not None for one in ends):
-            values = tuple(float(one) for one in ends)
-            if all(abs(one) <= _FINITE for one in values):
+        if row["n"] and all(end is not None for end in ends):
+            values = tuple(float(end) for end in ends)
+            if all(abs(value) <= _FINITE for value in values):
                 marks.append(ChartMark(int(row["g"]), int(row["c"]), values, int(row["n"])))
             else:
                 left += 1
-    return tuple(sorted(marks, key=lambda one: (last(one.group), last(one.color)))), left
+    return tuple(sorted(marks, key=lambda mark: (last(mark.group), last(mark.color)))), left
 
 
 def last(index: int) -> tuple[bool, int]:

@@ -45,5 +45,5 @@ def _is_near(places: np.ndarray, rows: np.ndarray) -> np.ndarray:
     length = high - low
     if not known[-1] - known[0] > FAR * length > 0:
         return np.ones(len(places), dtype=bool)
-    found: np.ndarray = (low - length <= places) & (places <= high + length)
-    return found
+    mask: np.ndarray = (low - length <= places) & (places <= high + length)
+    return mask

@@ -91,20 +91,20 @@ class ReadFigures(FigureQuery):
         keys = scale.keys(self._of_x)
         ends = [pa.scalar(scale.key(edge), keys.type) for edge in edges]
         passed = [_true(pc.greater_equal(keys, end)) for end in ends]
-        found = np.sum(passed, axis=0) - 1
-        found[found == len(edges) - 1] = ABOVE
-        found[_true(pc.equal(keys, ends[-1]))] = len(edges) - 2
-        found[~passed[0]] = BELOW
-        found[~_true(_is_finite(keys))] = OTHERS
-        found[_true(self._of_x.is_null())] = NULL
-        self._values[text] = pa.array(found)
+        bins = np.sum(passed, axis=0) - 1
+        bins[bins == len(edges) - 1] = ABOVE
+        bins[_true(pc.equal(keys, ends[-1]))] = len(edges) - 2
+        bins[~passed[0]] = BELOW
+        bins[~_true(_is_finite(keys))] = OTHERS
+        bins[_true(self._of_x.is_null())] = NULL
+        self._values[text] = pa.array(bins)
         return text
 
     # -- queries --------------------------------------------------------------------------------
 
     def _distinct(self, expressions: Sequence[str]) -> list[int]:
-        arrays = [self._values.get(one, self._of_x) for one in expressions]
-        return [pc.count_distinct(one, mode="only_valid").as_py() for one in arrays]
+        arrays = [self._values.get(expression, self._of_x) for expression in expressions]
+        return [pc.count_distinct(array, mode="only_valid").as_py() for array in arrays]
 
     def _bounds(self) -> pa.Table:
         array = self._of_x.filter(_is_finite(self._of_x))
@@ -116,20 +116,20 @@ class ReadFigures(FigureQuery):
         return pa.table({"low": low, "high": high, "most": [most]})
 
     def _top(self, column: Column, measure: str, most: int) -> pa.Array:
-        found = self._aggregated(v=self._arrays[column.name])
-        rank = found.column("n" if measure == "count(*)" else "m")
-        return ranked(found.column("v"), rank, self._choice, most)
+        table = self._aggregated(v=self._arrays[column.name])
+        rank = table.column("n" if measure == "count(*)" else "m")
+        return ranked(table.column("v"), rank, self._choice, most)
 
     def _drawn(self, both: str, color: str) -> tuple[int, str, pa.Table]:
         assert self._choice.y is not None  # checked by `choose`
         y, colors = self._arrays[self._choice.y.name], self._values[color]
-        found = pa.table({"x": self._of_x, "y": y, "c": colors})
-        found = found.filter(pc.field("x").is_valid() & pc.field("y").is_valid())
-        total = found.num_rows
+        points = pa.table({"x": self._of_x, "y": y, "c": colors})
+        points = points.filter(pc.field("x").is_valid() & pc.field("y").is_valid())
+        total = points.num_rows
         if total > MAX_POINTS:
             chosen = np.random.default_rng().choice(total, MAX_POINTS, replace=False)
-            found = found.take(pa.array(chosen))
-        return total, self._sample(both, total), found
+            points = points.take(pa.array(chosen))
+        return total, self._sample(both, total), points
 
     def _all_groups(self, group: str) -> None:
         """Return ``None``: no job is saved, because none runs."""
@@ -147,18 +147,21 @@ class ReadFigures(FigureQuery):
         function = "list" if is_box else _FUNCTIONS[choice.agg]
         y = self._measured() if choice.y is not None else next(iter(keys.values()))
         grouped = pa.table({**keys, "y": y}).group_by([*keys])
-        found = grouped.aggregate([([], "count_all"), ("y", function)])
-        made = {name: found.column(name) for name in keys} | {"n": found.column("count_all")}
-        values = found.column(f"y_{function}")
+        table = grouped.aggregate([([], "count_all"), ("y", function)])
+        columns = {name: table.column(name) for name in keys} | {"n": table.column("count_all")}
+        values = table.column(f"y_{function}")
         if function != "list":
-            return pa.table({**made, "m": made["n"] if choice.y is None else values})
+            return pa.table({**columns, "m": columns["n"] if choice.y is None else values})
         shares = (0, 0.25, 0.5, 0.75, 1) if is_box else (0.5,)
-        lists = (one.values.drop_null() for one in values)
-        parts = [np.quantile(one, shares).tolist() if len(one) else None for one in lists]
+        lists = (value.values.drop_null() for value in values)
+        parts = [np.quantile(array, shares).tolist() if len(array) else None for array in lists]
         if not is_box:
-            return pa.table({**made, "m": [one and one[0] for one in parts]})
-        ends = {"m": [one and one[0] for one in parts], "h": [one and one[-1] for one in parts]}
-        return pa.table({**made, **ends, "q": [one and one[1:-1] for one in parts]})
+            return pa.table({**columns, "m": [part and part[0] for part in parts]})
+        ends = {
+            "m": [part and part[0] for part in parts],
+            "h": [part and part[-1] for part in parts],
+        }
+        return pa.table({**columns, **ends, "q": [part and part[1:-1] for part in parts]})
 
     def _measured(self) -> pa.Array:
         """Return the column to aggregate, cast to a type in which the aggregate is exact."""
@@ -188,11 +191,13 @@ def _columns_of(
     rows: Rows, choice: ChartChoice, where: str | None, cancel: CancelToken
 ) -> pa.Table:
     """Read the columns of a chart."""
-    used = {one.name: None for one in (choice.x, choice.y, choice.color) if one is not None}
-    kept, size = [], 0
+    names = {
+        column.name: None for column in (choice.x, choice.y, choice.color) if column is not None
+    }
+    selected, size = [], 0
     with closing(rows.every(where, cancel, ahead=SAMPLE_BYTES)) as batches:
         for batch in batches:
-            kept.append(batch.select(list(used)))
+            selected.append(batch.select(list(names)))
             size += batch.nbytes
             if size > 2 * MAX_READ:  # the first rows gave too low an estimate
                 raise LimitExceededError(
@@ -202,14 +207,14 @@ def _columns_of(
 
     def schema() -> pa.Schema:
         known = rows.selected(None, rows.text).arrow_schema
-        return pa.schema([known.field(one) for one in used])
+        return pa.schema([known.field(name) for name in names])
 
-    return as_table(kept, schema)
+    return as_table(selected, schema)
 
 
 def _floats(array: pa.Array) -> np.ndarray:
-    found: np.ndarray = array.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
-    return found
+    floats: np.ndarray = array.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
+    return floats
 
 
 def _is_finite(array: pa.Array) -> pa.Array:
@@ -217,5 +222,5 @@ def _is_finite(array: pa.Array) -> pa.Array:
 
 
 def _true(mask: pa.Array) -> np.ndarray:
-    found: np.ndarray = pc.fill_null(mask, False).to_numpy(zero_copy_only=False)
-    return found
+    booleans: np.ndarray = pc.fill_null(mask, False).to_numpy(zero_copy_only=False)
+    return booleans

@@ -36,24 +36,36 @@ class Choice:
                 "conditions and order must be tuples",
                 hint="pass tuples such as ('quantity > 9',) and (('id', False),)",
             )
-        found = tuple(written(one) if isinstance(one, str) else one for one in given)
-        object.__setattr__(self, "conditions", found)
+        parsed = tuple(
+            written(condition) if isinstance(condition, str) else condition for condition in given
+        )
+        object.__setattr__(self, "conditions", parsed)
 
     @property
     def where(self) -> str | None:
         """The conjunction of the conditions; ``None`` if there are none."""
-        return all_of([one.where for one in self.conditions])
+        return all_of([condition.where for condition in self.conditions])
 
     def with_only(self, of: Column, made: Condition, timezone: str | None) -> Choice:
         """Return the choice with ``made`` in place of all other conditions on the same column.
 
         If ``made`` excludes values, the column's other conditions stay, and exclusions are merged.
         """
-        before = [one for one in self.conditions if one.column == of.name]
+        before = [condition for condition in self.conditions if condition.column == of.name]
         if made.exclude:
-            before = [one for one in before if one.exclude and one.op == made.op == "values"]
-            values = dict.fromkeys([one for old in before for one in old.values] + [*made.values])
+            before = [
+                condition
+                for condition in before
+                if condition.exclude and condition.op == made.op == "values"
+            ]
+            values = dict.fromkeys(
+                [value for old in before for value in old.values] + [*made.values]
+            )
             if before:
                 made = make_condition(of, "values", [*values], exclude=True, timezone=timezone)
-        kept = [one for one in self.conditions if one not in before and one != made]
-        return replace(self, conditions=(*kept, made))
+        rest = [
+            condition
+            for condition in self.conditions
+            if condition not in before and condition != made
+        ]
+        return replace(self, conditions=(*rest, made))

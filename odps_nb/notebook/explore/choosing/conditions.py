@@ -99,14 +99,14 @@ def make_condition(
     if op == "range" and values[0] is not None and values[0] == values[1] and not below:
         op, values = "values", values[:1]
     if op == "values" and kind_of(column) == "FLOAT":
-        values = [_single(column, one) for one in values]
+        values = [_single(column, value) for value in values]
     name = name_in_sql(column.name)
     text = _template(name, op, values, below=below, exclude=exclude)
     if op == "values":
         plain = _integers(values)
         bound: dict[str, object] = {"v": plain if len(plain) > 1 else plain[0]}
     elif op == "range":
-        bound = dict(zip(("low", "high"), (_integers([one])[0] for one in values), strict=True))
+        bound = dict(zip(("low", "high"), (_integers([value])[0] for value in values), strict=True))
     elif op in _LIKE:
         needle = _folded(values[0]) if op[0] == "i" else values[0]
         bound = {"v": _LIKE[op][0].format(_literally(needle))}
@@ -125,9 +125,9 @@ def make_condition(
 
 def _integers(values: Sequence[Any]) -> list[Any]:
     """Return decimals as integers if all of them are, because their literals are shorter."""
-    if all(isinstance(one, Decimal) and one == one.to_integral_value() for one in values):
-        found = list(map(int, values))
-        return found if all(abs(one) <= _LONG for one in found) else list(values)
+    if all(isinstance(value, Decimal) and value == value.to_integral_value() for value in values):
+        integers = list(map(int, values))
+        return integers if all(abs(integer) <= _LONG for integer in integers) else list(values)
     return list(values)
 
 
@@ -147,17 +147,17 @@ def given_condition(
     timezone: str | None,
 ) -> Condition:
     """Return the one condition that the arguments describe; raise if there are none or several."""
-    found: list[tuple[str, Sequence[Any]]] = [("null", ())] if null else []
+    conditions: list[tuple[str, Sequence[Any]]] = [("null", ())] if null else []
     for op, value in given.items():
         values = value if op in ("range", "values") else (value,)
-        if any(one is not None for one in values):
-            found.append((op, values))
-    if len(found) != 1:
+        if any(item is not None for item in values):
+            conditions.append((op, values))
+    if len(conditions) != 1:
         raise ArgumentError(
-            f"{len(found)} conditions were passed for {column.name!r}; exactly one is needed",
+            f"{len(conditions)} conditions were passed for {column.name!r}; exactly one is needed",
             hint="pass one of: low and high, values, contains, starts, null",
         )
-    return make_condition(column, *found[0], exclude=exclude, timezone=timezone)
+    return make_condition(column, *conditions[0], exclude=exclude, timezone=timezone)
 
 
 def typed_condition(
@@ -171,15 +171,15 @@ def typed_condition(
 ) -> Condition:
     """Return a condition with values that the user typed; an empty end of a range is open."""
     if op == "range":
-        values = [typed_value(column, one) if one.strip() else None for one in texts]
+        values = [typed_value(column, text) if text.strip() else None for text in texts]
     else:
-        values = [typed_value(column, one) for one in texts]
+        values = [typed_value(column, text) for text in texts]
     return make_condition(column, op, values, exclude=exclude, below=below, timezone=timezone)
 
 
 def typed_texts(condition: Condition, timezone: str | None) -> list[str]:
     """Return the strings from which `typed_condition` builds the same condition."""
-    return ["" if one is None else text_of(one, timezone) for one in condition.values]
+    return ["" if value is None else text_of(value, timezone) for value in condition.values]
 
 
 def _check(op: str, values: Sequence[Any], timezone: str | None) -> None:
@@ -193,15 +193,15 @@ def _check(op: str, values: Sequence[Any], timezone: str | None) -> None:
         if low is None and high is None:
             raise ArgumentError("the range has no bounds; enter a lower end, an upper end or both")
         if None not in values and _is_less(high, low):
-            ends = [shown_value(one, timezone) for one in values]
+            ends = [shown_value(value, timezone) for value in values]
             raise ArgumentError(f"{ends[0]} is greater than {ends[1]}; swap the two values")
     elif op in _LIKE and not (values[0] and isinstance(values[0], str)):
         raise ArgumentError("enter the text to look for")
 
 
-def _is_less(one: Any, other: Any) -> bool:
+def _is_less(value: Any, other: Any) -> bool:
     try:
-        return bool(one < other)
+        return bool(value < other)
     except TypeError:  # only one of the two times has an offset
         return False
 
@@ -210,8 +210,8 @@ def _template(name: str, op: str, values: Sequence[Any], *, below: bool, exclude
     if op == "null":
         return f"{name} is {'not ' if exclude else ''}null"
     if op == "values":
-        one, several = ("<>", "not in") if exclude else ("=", "in")
-        text = f"{name} {several} (:v)" if len(values) > 1 else f"{name} {one} :v"
+        single, several = ("<>", "not in") if exclude else ("=", "in")
+        text = f"{name} {several} (:v)" if len(values) > 1 else f"{name} {single} :v"
         return f"{text} or {name} is null" if exclude else text
     if op == "range":
         low = [f"{name} >= :low"] if values[0] is not None else []
@@ -224,7 +224,7 @@ def _template(name: str, op: str, values: Sequence[Any], *, below: bool, exclude
 
 
 def _folded(text: str) -> str:
-    if any(one.lower() != one.upper() for one in text if not one.isascii()):
+    if any(character.lower() != character.upper() for character in text if not character.isascii()):
         raise ArgumentError(
             f"only the letters A to Z can be compared without case, not those of {text!r:.100}",
             hint="search in the whole table, or choose the case-sensitive condition",
@@ -234,13 +234,13 @@ def _folded(text: str) -> str:
 
 def _literally(text: str) -> str:
     """Escape the wildcards of LIKE."""
-    return "".join(f"\\{one}" if one in "%_\\" else one for one in text)
+    return "".join(f"\\{character}" if character in "%_\\" else character for character in text)
 
 
 def _words(
     op: str, values: Sequence[Any], timezone: str | None, *, exclude: bool, below: bool
 ) -> str:
-    shown = ["" if one is None else shown_value(one, timezone) for one in values]
+    shown = ["" if value is None else shown_value(value, timezone) for value in values]
     negated = "not " if exclude else ""
     if op in _LIKE:
         return f"{_LIKE[op][1 + exclude]} “{shown[0]}”"
@@ -346,7 +346,9 @@ def all_of(conditions: Sequence[str]) -> str | None:
     """Return the conjunction of the conditions, or ``None`` if there are none."""
     if len(conditions) < 2:
         return conditions[0] if conditions else None
-    return " and ".join(f"({one})" if _OR.search(one) else one for one in conditions)
+    return " and ".join(
+        f"({condition})" if _OR.search(condition) else condition for condition in conditions
+    )
 
 
 _OR = re.compile(r"\bor\b", re.IGNORECASE)

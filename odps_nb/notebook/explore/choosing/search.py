@@ -42,7 +42,7 @@ _WORDS = ("null", "true", "false", "nan", "-infinity", "<blob>")
 _LEAF = frozenset("0123456789-+.:, eabcdfx…()")  # characters of nested times, fractions and bytes
 _ESCAPED = r'["\\\x00-\x1f]'
 _NUMERIC, _HEX = "0123456789.", "0123456789abcdef"
-_HEX_DIGITS = np.array([list(f"{one:02x}".encode()) for one in range(256)], np.uint8)
+_HEX_DIGITS = np.array([list(f"{byte:02x}".encode()) for byte in range(256)], np.uint8)
 # the other letters whose case-folded form contains letters of ASCII
 _FOLDED_TO_ASCII = "[\xdf\u0130\u0149\u017f\u01f0\u1e96-\u1e9a\u1e9e\u212a\ufb00-\ufb06]"
 _FRACTION = re.compile(r"\.(\d+)")
@@ -63,30 +63,30 @@ class TextSearch:
         fraction = _FRACTION.search(needle)
         self._digits = 0 if fraction is None else len(fraction[1])
         number = needle.replace(",", "") if _SEPARATED.fullmatch(needle) else needle
-        sought = [number if is_number(one) else needle for one in columns]
+        sought = [number if is_number(column) else needle for column in columns]
         self._columns = [
-            (n, one, text)
-            for n, (one, text) in enumerate(zip(columns, sought, strict=True))
-            if one.type.code is not TypeCode.BLOB
-            and set(text) <= set(_SIGNS.get(kind_of(one), text))
+            (n, column, text)
+            for n, (column, text) in enumerate(zip(columns, sought, strict=True))
+            if column.type.code is not TypeCode.BLOB
+            and set(text) <= set(_SIGNS.get(kind_of(column), text))
         ]
-        self._may_span = bool(_BETWEEN.search(needle)) or any(needle in one for one in _WORDS)
+        self._may_span = bool(_BETWEEN.search(needle)) or any(needle in word for word in _WORDS)
         self._may_be_leaf = signs <= _LEAF
 
     def apply(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return the rows that contain the text."""
-        found = np.zeros(batch.num_rows, bool)
+        matches = np.zeros(batch.num_rows, bool)
         for n, column, needle in self._columns:
             array = batch.column(n)
             if pt.is_nested(array.type):
-                rows = np.flatnonzero(self._may_match(array) & ~found & _valid(array))
+                rows = np.flatnonzero(self._may_match(array) & ~matches & _valid(array))
                 texts = cell_texts(array.take(pa.array(rows)), column, sys.maxsize)
-                found[rows] = [
+                matches[rows] = [
                     text is not None and self._needle in text.casefold() for text in texts
                 ]
             else:
-                found |= _flat(array, column, needle, self._digits)
-        return batch.filter(pa.array(found))
+                matches |= _flat(array, column, needle, self._digits)
+        return batch.filter(pa.array(matches))
 
     # -- nested values: only those that may match are converted to text ---------------------------
 
@@ -105,7 +105,7 @@ class TextSearch:
             first, last = array.offsets[0].as_py(), array.offsets[-1].as_py()
             parents = np.repeat(np.arange(len(array)), np.diff(array.offsets.to_numpy()))
             both = (array.keys, array.items)
-            parts = [self._may_match(one.slice(first, last - first)) for one in both]
+            parts = [self._may_match(child.slice(first, last - first)) for child in both]
             return _in_parents(parents, np.logical_or(*parts), len(array))
         if pt.is_nested(kind):
             parents = pc.list_parent_indices(array).to_numpy()
@@ -130,17 +130,17 @@ class TextSearch:
 def _containing(texts: pa.Array, needle: str) -> np.ndarray:
     """Return a mask of the texts that contain the needle; it is false for nulls."""
     lower, has_letters = pc.ascii_lower(texts), needle.lower() != needle.upper()
-    found = _bools(pc.fill_null(pc.match_substring(lower, needle), False)).copy()
-    others = pc.invert(pc.string_is_ascii(texts))  # `ascii_lower` does not fold their letters
-    if needle.isascii() and (not has_letters or pc.any(others).as_py() is not True):
-        return found
-    rows = np.flatnonzero(_bools(pc.fill_null(others, False)))
+    matches = _bools(pc.fill_null(pc.match_substring(lower, needle), False)).copy()
+    non_ascii = pc.invert(pc.string_is_ascii(texts))  # `ascii_lower` does not fold their letters
+    if needle.isascii() and (not has_letters or pc.any(non_ascii).as_py() is not True):
+        return matches
+    rows = np.flatnonzero(_bools(pc.fill_null(non_ascii, False)))
     if needle.isascii():
         folded = pc.match_substring_regex(texts.take(pa.array(rows)), _FOLDED_TO_ASCII)
         rows = rows[_bools(folded)]
     for row, text in zip(rows, texts.take(pa.array(rows)).to_pylist(), strict=True):
-        found[row] = needle in text.casefold()
-    return found
+        matches[row] = needle in text.casefold()
+    return matches
 
 
 def _flat(array: pa.Array, column: Column, needle: str, digits: int) -> np.ndarray:
@@ -167,11 +167,11 @@ def _hex_containing(array: pa.Array, needle: str) -> np.ndarray:
     digits = _HEX_DIGITS[np.frombuffer(data or b"", np.uint8)].tobytes()
     ends = pa.py_buffer(np.frombuffer(ends, np.int32).astype(np.int64) * 2)
     texts = pa.LargeStringArray.from_buffers(len(heads), ends, pa.py_buffer(digits))
-    found = _containing(texts, needle)
+    matches = _containing(texts, needle)
     for size in np.unique(sizes):
         if needle in f"0x ({size:,} b)":
-            found |= sizes == size
-    return found
+            matches |= sizes == size
+    return matches
 
 
 def _may_contain(array: pa.Array, needle: str) -> np.ndarray:
@@ -183,20 +183,20 @@ def _may_contain(array: pa.Array, needle: str) -> np.ndarray:
     size = pc.abs(array)
     plain = pc.or_(pc.equal(size, 0), pc.and_(pc.greater(size, 1e-4), pc.less(size, 1e9)))
     texts = pc.binary_join_element_wise(array.cast(pa.string()), ".0", "")
-    found = _containing(texts, needle)
-    found |= ~_bools(pc.fill_null(plain, True))
-    return found
+    matches = _containing(texts, needle)
+    matches |= ~_bools(pc.fill_null(plain, True))
+    return matches
 
 
-def _in_parents(parents: np.ndarray, found: np.ndarray, count: int) -> np.ndarray:
+def _in_parents(parents: np.ndarray, matches: np.ndarray, count: int) -> np.ndarray:
     rows = np.zeros(count, bool)
-    rows[parents[found]] = True
+    rows[parents[matches]] = True
     return rows
 
 
 def _bools(array: pa.Array) -> np.ndarray:
-    found: np.ndarray = array.to_numpy(zero_copy_only=False)
-    return found
+    booleans: np.ndarray = array.to_numpy(zero_copy_only=False)
+    return booleans
 
 
 def _valid(array: pa.Array) -> np.ndarray:
@@ -310,9 +310,9 @@ def _sorted(parts: Sequence[pa.Table], order: Order) -> pa.Table:
             key = key.cast(key.type.value_type)
         # sort as SQL does: nulls below all values, and NaN above them
         marks = [pc.is_nan(key)] if pt.is_floating(key.type) else []
-        found = [key.is_valid(), *marks, key]
-        keys += found
-        ways += ["descending" if descending else "ascending"] * len(found)
+        key_columns = [key.is_valid(), *marks, key]
+        keys += key_columns
+        ways += ["descending" if descending else "ascending"] * len(key_columns)
     names = [str(n) for n in range(len(keys))]
-    places = pc.sort_indices(pa.table(keys, names), sort_keys=list(zip(names, ways, strict=True)))
-    return table.unify_dictionaries().take(places)
+    indices = pc.sort_indices(pa.table(keys, names), sort_keys=list(zip(names, ways, strict=True)))
+    return table.unify_dictionaries().take(indices)

@@ -88,22 +88,24 @@ class Histogram:
         edges, text = self.edges, self.scale.text
         below, *counts, above = map(int, self._counts)
         last = 0 if self._is_single else len(counts)
-        made = [
+        bars = [
             Bar(self.scale.label(low, high), count, low=low, high=high, last=n == last)
             for n, (count, (low, high)) in enumerate(zip(counts, pairwise(edges), strict=True), 1)
         ]
         if below:
-            made.append(Bar(f"below {text(edges[0])}", below, high=edges[0]))
+            bars.append(Bar(f"below {text(edges[0])}", below, high=edges[0]))
         if above:
             end = edges[-1] - self.scale.unit if self._is_single else edges[-1]
-            made.append(Bar(f"above {text(end)}", above, low=end))
-        return tuple(made)
+            bars.append(Bar(f"above {text(end)}", above, low=end))
+        return tuple(bars)
 
 
 def _axis(scale: Scale, places: np.ndarray) -> tuple[list[Any], bool]:
     """Return the bounds of the bars, and whether their widths are logarithmic."""
     low, high = float(places.min()), float(places.max())
-    least, most = (float(one) for one in np.quantile(places, (0.01, 0.99), method="nearest"))
+    least, most = (
+        float(quantile) for quantile in np.quantile(places, (0.01, 0.99), method="nearest")
+    )
     if scale.is_log and least > 0 and most / least >= LOG:
         spread = math.log10(most / least)
         if low <= 0 or math.log10(least / low) > FAR * spread:
@@ -121,14 +123,14 @@ def _ranks(scale: Scale, array: pa.Array, edges: Sequence[Any], *, up: bool) -> 
     keys = scale.keys(array)
     if pt.is_decimal(keys.type):
         compared = [pc.less] * (len(edges) - 1) + [pc.less_equal if up else pc.less]
-        found = [
+        ranks = [
             pc.sum(compare(keys, pa.scalar(edge, keys.type))).as_py() or 0
             for compare, edge in zip(compared, edges, strict=True)
         ]
-        return list(map(int, found))
+        return list(map(int, ranks))
     ordered = np.sort(keys.to_numpy(zero_copy_only=False))
-    wanted = np.array([scale.key(edge) for edge in edges], dtype=ordered.dtype)
-    found = list(np.searchsorted(ordered, wanted))
+    edge_keys = np.array([scale.key(edge) for edge in edges], dtype=ordered.dtype)
+    ranks = list(np.searchsorted(ordered, edge_keys))
     if up:
-        found[-1] = np.searchsorted(ordered, wanted[-1], side="right")
-    return list(map(int, found))
+        ranks[-1] = np.searchsorted(ordered, edge_keys[-1], side="right")
+    return list(map(int, ranks))

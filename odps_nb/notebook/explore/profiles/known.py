@@ -44,8 +44,8 @@ class KnownProfiles:
 
     def profile(self, where: str | None) -> TableProfile | None:
         """Return the profile of rows that match a condition, or else the last profile."""
-        found = self._profiles
-        return found.get(where) or (list(found.values())[-1] if found else None)
+        profiles = self._profiles
+        return profiles.get(where) or (list(profiles.values())[-1] if profiles else None)
 
     def has(self, where: str | None) -> bool:
         """Return whether there is a profile of the rows that match a condition."""
@@ -79,9 +79,9 @@ class KnownProfiles:
         ``total`` is the number of rows without the condition, if known.
         """
         drawn = draw_sample(rows, where, self._sample, self._seed, cancel, matching=matching)
-        if any(not one.schema.equals(drawn.batches[0].schema) for one in drawn.batches):
+        if any(not batch.schema.equals(drawn.batches[0].schema) for batch in drawn.batches):
             # the time unit changed during the read
-            return self.by_sample(rows.twin(), where, cancel, total=total, matching=matching)
+            return self.by_sample(rows.copy(), where, cancel, total=total, matching=matching)
         profiler = Profiler(self._columns, before=None if where is None else self.whole)
         if drawn.batches:
             profiler.add(pa.Table.from_batches(drawn.batches))
@@ -100,19 +100,25 @@ class KnownProfiles:
         return self._keep(where, profiler, rows=count, total=count, is_random=False)
 
     def _keep(
-        self, where: str | None, found: Profiler, *, rows: int, total: int | None, is_random: bool
+        self,
+        where: str | None,
+        profiler: Profiler,
+        *,
+        rows: int,
+        total: int | None,
+        is_random: bool,
     ) -> TableProfile:
-        columns = found.result(is_sample=total is None or rows < total)
+        columns = profiler.result(is_sample=total is None or rows < total)
         if where is not None and self.whole is not None:
             columns = with_whole(columns, self.whole.columns)
         label = sample_label(rows, total, random=is_random)
-        made = TableProfile(
+        profile = TableProfile(
             columns=columns, rows=rows, total=total, label=label, is_random=is_random
         )
         self._profiles.pop(where, None)
-        self._profiles[where] = made
+        self._profiles[where] = profile
         if len(self._profiles) > self._MOST:
-            del self._profiles[next(one for one in self._profiles if one is not None)]
+            del self._profiles[next(key for key in self._profiles if key is not None)]
         count = total if total == rows else self.counted(where)
         if count is not None:
             self.know(where, count)
@@ -140,13 +146,13 @@ class KnownProfiles:
 
 def _joined(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
     """Join batches to about `JOINED_ROWS` rows or `SAMPLE_BYTES`."""
-    found: list[pa.RecordBatch] = []
+    buffered: list[pa.RecordBatch] = []
     rows = size = 0
     for batch in batches:
-        found.append(batch)
+        buffered.append(batch)
         rows, size = rows + batch.num_rows, size + batch.nbytes
         if rows >= JOINED_ROWS or size >= SAMPLE_BYTES:
-            yield pa.Table.from_batches(found)
-            found, rows, size = [], 0, 0
-    if found:
-        yield pa.Table.from_batches(found)
+            yield pa.Table.from_batches(buffered)
+            buffered, rows, size = [], 0, 0
+    if buffered:
+        yield pa.Table.from_batches(buffered)

@@ -53,11 +53,11 @@ class Measures:
 
     def values(self) -> dict[str, Any]:
         """Return the statistics by name."""
-        found = {} if self._parts is None else self._parts.values()
+        statistics = {} if self._parts is None else self._parts.values()
         if self._quantiles is not None:
             quartiles = self._quantiles.values()
-            found |= quartiles if self._parts is not None else {"median": quartiles["median"]}
-        return found
+            statistics |= quartiles if self._parts is not None else {"median": quartiles["median"]}
+        return statistics
 
 
 class _Numbers:
@@ -72,16 +72,16 @@ class _Numbers:
     def add(self, array: pa.Array) -> None:
         steps = steps_of(array)
         if steps is None:
-            places = array.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
+            numbers = array.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
         else:
-            places = steps / 10.0**array.type.scale
-        self._zeros += int(np.count_nonzero(places == 0))
+            numbers = steps / 10.0**array.type.scale
+        self._zeros += int(np.count_nonzero(numbers == 0))
         with np.errstate(over="ignore", invalid="ignore"):  # values near 1e308 overflow
-            mean = float(places.mean())
-            squares = float(np.square(places - mean).sum())
-            both, step = self._count + len(places), mean - self._mean
-            self._mean += step * (len(places) / both)
-            self._squares += squares + step * step * (self._count * len(places) / both)
+            mean = float(numbers.mean())
+            squares = float(np.square(numbers - mean).sum())
+            both, step = self._count + len(numbers), mean - self._mean
+            self._mean += step * (len(numbers) / both)
+            self._squares += squares + step * step * (self._count * len(numbers) / both)
         self._count = both
         self._is_decimal = pt.is_decimal(array.type)
         if not pt.is_floating(array.type):
@@ -120,9 +120,9 @@ class _Texts:
     def add(self, array: pa.Array) -> None:
         self._blank += pc.sum(pc.equal(pc.utf8_trim_whitespace(array), "")).as_py() or 0
         lengths = pc.utf8_length(array)
-        found = pc.min_max(lengths).as_py()
-        low, high = self._ends or (found["min"], found["max"])
-        self._ends = min(low, found["min"]), max(high, found["max"])
+        ends = pc.min_max(lengths).as_py()
+        low, high = self._ends or (ends["min"], ends["max"])
+        self._ends = min(low, ends["min"]), max(high, ends["max"])
         self._sum += pc.sum(lengths).as_py()
         self._count += len(array)
 
@@ -158,11 +158,11 @@ class _Quantiles:
     def values(self) -> dict[str, Any]:
         shares = list(QUARTILES.values())
         if self._sketch is not None:
-            found: list[Any] = self._sketch.quantiles(shares)
+            quantiles: list[Any] = self._sketch.quantiles(shares)
         else:
             keys = _ordered(pa.concat_arrays(self._kept))
-            found = [_at(keys, share) for share in shares]
-        return dict(zip(QUARTILES, map(self._scale.back, found), strict=True))
+            quantiles = [_at(keys, share) for share in shares]
+        return dict(zip(QUARTILES, map(self._scale.back, quantiles), strict=True))
 
 
 def _ordered(keys: pa.Array) -> pa.Array:
@@ -172,10 +172,10 @@ def _ordered(keys: pa.Array) -> pa.Array:
 
 def _at(ordered: pa.Array, share: float) -> Any:
     """Return a quantile of sorted numbers, interpolated as in pandas."""
-    place = (len(ordered) - 1) * share
-    low = ordered[math.floor(place)].as_py()
-    high = ordered[math.ceil(place)].as_py()
+    position = (len(ordered) - 1) * share
+    low = ordered[math.floor(position)].as_py()
+    high = ordered[math.ceil(position)].as_py()
     if isinstance(low, float):
-        return low + (high - low) * (place - math.floor(place))
-    step = _WIDE.multiply(_WIDE.subtract(Decimal(high), Decimal(low)), Decimal(place % 1))
+        return low + (high - low) * (position - math.floor(position))
+    step = _WIDE.multiply(_WIDE.subtract(Decimal(high), Decimal(low)), Decimal(position % 1))
     return _WIDE.add(Decimal(low), step)

@@ -79,11 +79,11 @@ class ColumnProfile:
     @property
     def words(self) -> str:
         """A summary in a few words: ``5 distinct · 3 % null``."""
-        said = [] if self.distinct is None else [f"{self.distinct_text} distinct"]
+        parts = [] if self.distinct is None else [f"{self.distinct_text} distinct"]
         if self.nulls:
             all_null = self.nulls == self.rows
-            said.append(f"{'all' if all_null else self.share(self.nulls)} null")
-        return " · ".join(said)
+            parts.append(f"{'all' if all_null else self.share(self.nulls)} null")
+        return " · ".join(parts)
 
     @property
     def distinct_text(self) -> str:
@@ -121,12 +121,12 @@ class Profiler:
 
     def add(self, batch: pa.RecordBatch | pa.Table) -> None:
         """Add the rows of a batch to the profile."""
-        for n, one in enumerate(self._columns):
-            one.add(batch.column(n))
+        for n, profiler in enumerate(self._columns):
+            profiler.add(batch.column(n))
 
     def result(self, *, is_sample: bool = False) -> tuple[ColumnProfile, ...]:
         """Return the profiles of the rows added so far, which may be a sample of all rows."""
-        return tuple(one.result(is_sample=is_sample) for one in self._columns)
+        return tuple(profiler.result(is_sample=is_sample) for profiler in self._columns)
 
 
 class _Described:
@@ -181,8 +181,8 @@ class _Described:
 
     def _widen(self, array: pa.Array) -> None:
         kind = array.type
-        found = pc.min_max(array.view(pa.int64()) if pt.is_duration(kind) else array)
-        ends = (found["min"].cast(kind), found["max"].cast(kind))
+        extremes = pc.min_max(array.view(pa.int64()) if pt.is_duration(kind) else array)
+        ends = (extremes["min"].cast(kind), extremes["max"].cast(kind))
         if self._ends is not None:
             low, high = self._ends
             ends = (
@@ -208,7 +208,7 @@ class _Described:
         if self._not_finite:
             bars = (*bars, Bar(NOT_FINITE, self._not_finite, value=math.nan))
         low, high = map(self._text, self._ends or (None, None))
-        made = ColumnProfile(
+        profile = ColumnProfile(
             rows=self._rows,
             nulls=self._nulls,
             distinct=distinct,
@@ -223,7 +223,9 @@ class _Described:
             frequent=() if top is None else self._valued(top),
             statistics={} if self._measures is None else self._measures.values(),
         )
-        return replace(made, facts=tuple((name, text) for name, text in self._facts(made) if text))
+        return replace(
+            profile, facts=tuple((name, text) for name, text in self._facts(profile) if text)
+        )
 
     def _text(self, cell: pa.Scalar | None) -> str:
         if cell is None or pt.is_boolean(cell.type):
@@ -248,28 +250,30 @@ class _Described:
                 high = scale.text(bar.low)
         return low, high
 
-    def _facts(self, made: ColumnProfile) -> Iterator[tuple[str, str]]:
-        statistics = made.statistics
-        in_sample = " in the sample" if made.is_sample else ""
-        yield "nulls", _part(made, made.nulls)
-        yield "distinct", made.distinct_text
+    def _facts(self, profile: ColumnProfile) -> Iterator[tuple[str, str]]:
+        statistics = profile.statistics
+        in_sample = " in the sample" if profile.is_sample else ""
+        yield "nulls", _part(profile, profile.nulls)
+        yield "distinct", profile.distinct_text
         for name in ("zeros", "blank"):
             if name in statistics:
-                yield name, _part(made, statistics[name])
+                yield name, _part(profile, statistics[name])
         for name in ("mean", "std", "min length", "mean length", "max length"):
-            if (found := statistics.get(name)) is None:
+            if (value := statistics.get(name)) is None:
                 continue
-            if not made.is_sample:
-                yield name, number_text(float(found))
+            if not profile.is_sample:
+                yield name, number_text(float(value))
             elif name.startswith(("min", "max")):
-                yield name, number_text(float(found)) + in_sample
+                yield name, number_text(float(value)) + in_sample
             else:
-                yield name, f"about {number_text(float(f'{found:.3g}'))}"
+                yield name, f"about {number_text(float(f'{value:.3g}'))}"
         empty = "(empty)" if "max length" in statistics else ""
-        low, high = (one and one + in_sample for one in (made.min or empty, made.max or empty))
+        low, high = (
+            end and end + in_sample for end in (profile.min or empty, profile.max or empty)
+        )
         yield "min", low
         is_estimated = self._measures is not None and self._measures.is_estimated
-        about = "about " if is_estimated or made.is_sample else ""
+        about = "about " if is_estimated or profile.is_sample else ""
         for name in QUARTILES:
             if name in statistics and self._scale is not None:
                 yield name, about + self._scale.text(statistics[name])
@@ -281,22 +285,22 @@ class _Described:
         rest = total - (pc.sum(top.column("n")).as_py() or 0)
         if self._scale is not None:
             top = top.take(pc.sort_indices(top, sort_keys=[("value", "ascending")]))
-        found = self._valued(top)
-        if not rest or not found:
-            return found
-        return (*found, Bar("other values", rest, others=tuple(bar.value for bar in found)))
+        bars = self._valued(top)
+        if not rest or not bars:
+            return bars
+        return (*bars, Bar("other values", rest, others=tuple(bar.value for bar in bars)))
 
     def _valued(self, top: pa.Table) -> tuple[Bar, ...]:
         """Return a bar for each value in ``top``, a table of values and row counts."""
         values = top.column("value")
         labels = cell_texts(values, self._column, LABEL)
         if is_number(self._column):
-            labels = [number_text(one) for one in values.to_pylist()]
-        found = []
+            labels = [number_text(number) for number in values.to_pylist()]
+        bars = []
         for label, value, count in zip(labels, values, top.column("n").to_pylist(), strict=True):
-            said = self._scale.exact(value) if self._scale is not None else value.as_py()
-            found.append(Bar(str(label), int(count), value=said))
-        return tuple(found)
+            exact = self._scale.exact(value) if self._scale is not None else value.as_py()
+            bars.append(Bar(str(label), int(count), value=exact))
+        return tuple(bars)
 
 
 class _Values:
@@ -308,9 +312,9 @@ class _Values:
 
     def __init__(self, kind: pa.DataType, known: Sequence[Bar] | None) -> None:
         self._is_bounded = known is not None
-        said = [bar.value for bar in known or () if not bar.is_beside and bar.value is not None]
-        self._known = pa.array(said, kind)
-        self._known_rows = np.zeros(len(said), dtype=np.int64)
+        values = [bar.value for bar in known or () if not bar.is_beside and bar.value is not None]
+        self._known = pa.array(values, kind)
+        self._known_rows = np.zeros(len(values), dtype=np.int64)
         self.total = 0
         self._tables: list[pa.Table] = []
         self._sketch: DistinctSketch | None = None
@@ -329,7 +333,7 @@ class _Values:
         self._tables.append(
             pa.table({"value": counts.field("values"), "n": counts.field("counts")})
         )
-        if sum(one.num_rows for one in self._tables[1:]) > MAX_VALUES:
+        if sum(table.num_rows for table in self._tables[1:]) > MAX_VALUES:
             self._merge()
 
     def _merge(self) -> None:
@@ -348,10 +352,10 @@ class _Values:
     def _count_known(self, values: pa.Array, rows: np.ndarray) -> None:
         """Add the number of rows of each value to that of the values with a bar."""
         if len(self._known):
-            place = pc.fill_null(pc.index_in(values, self._known), -1).to_numpy()
-            is_known = place >= 0
-            weights = np.broadcast_to(rows, place.shape)[is_known]
-            np.add.at(self._known_rows, place[is_known], weights)
+            positions = pc.fill_null(pc.index_in(values, self._known), -1).to_numpy()
+            is_known = positions >= 0
+            weights = np.broadcast_to(rows, positions.shape)[is_known]
+            np.add.at(self._known_rows, positions[is_known], weights)
 
     def distinct(self) -> int:
         """Return the number of distinct values, or an estimate of it."""
@@ -375,10 +379,10 @@ class _Values:
         return table.take(pc.sort_indices(table, sort_keys=order)[:LISTED_VALUES])
 
 
-def _part(made: ColumnProfile, count: int) -> str:
-    if made.is_sample:
-        return made.share(count)
-    return f"{count:,} ({made.share(count)})" if count else "0"
+def _part(profile: ColumnProfile, count: int) -> str:
+    if profile.is_sample:
+        return profile.share(count)
+    return f"{count:,} ({profile.share(count)})" if count else "0"
 
 
 def sample_label(rows: int, total: int | None, *, random: bool) -> str:

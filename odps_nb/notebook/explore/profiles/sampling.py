@@ -70,7 +70,7 @@ class SampledRows:
     def drop_round(self) -> None:
         """Drop the rows of an incomplete round if the complete rounds have enough rows."""
         even = self.batches[: self._even]
-        if (rows := sum(one.num_rows for one in even)) >= ENOUGH_ROWS:
+        if (rows := sum(batch.num_rows for batch in even)) >= ENOUGH_ROWS:
             self.batches, self.rows = even, rows
 
 
@@ -202,10 +202,10 @@ class RandomParts:
     def take(self, found: int) -> list[tuple[int, int]]:
         """Return the next ranges ``(start, rows)``; ``found`` is the number of matches so far."""
         if self._done:
-            wanted = 1.1 * self._done * (self._sample - found) / max(1, found)
-            self._step = max(self._least, min(4 * self._done, int(wanted)))
+            needed = 1.1 * self._done * (self._sample - found) / max(1, found)
+            self._step = max(self._least, min(4 * self._done, int(needed)))
         ranges = [
-            one for part in self._parts for one in _next_ranges(*part, self._done, self._step)
+            span for part in self._parts for span in _next_ranges(*part, self._done, self._step)
         ]
         self._done += self._step
         self._random.shuffle(ranges)

@@ -29,16 +29,16 @@ class DistinctSketch:
 
     def add(self, values: pa.Array) -> None:
         """Add values without nulls."""
-        found = _hashes(values)
+        hashes = _hashes(values)
         if self._limit is not None:
-            found = found[found < self._limit]
-        self._hashes = np.concatenate([self._hashes, found])
+            hashes = hashes[hashes < self._limit]
+        self._hashes = np.concatenate([self._hashes, hashes])
         if len(self._hashes) > 4 * self.KEPT:
             self._drop()
 
     def _drop(self) -> None:
-        found = np.sort(self._hashes)  # np.unique takes several times as long
-        self._hashes = found[np.diff(found, prepend=~found[:1]) != 0][: self.KEPT]
+        hashes = np.sort(self._hashes)  # np.unique takes several times as long
+        self._hashes = hashes[np.diff(hashes, prepend=~hashes[:1]) != 0][: self.KEPT]
         if len(self._hashes) == self.KEPT:
             self._limit = self._hashes[-1]
 
@@ -60,10 +60,10 @@ def _hashes(values: pa.Array) -> np.ndarray:
         width = kind.bit_width // 64
         data = np.frombuffer(values.buffers()[1], dtype=_WORDS)
         parts = data[values.offset * width : (values.offset + len(values)) * width]
-        found = np.zeros(len(values), dtype=_WORDS)
+        hashes = np.zeros(len(values), dtype=_WORDS)
         for n in range(width):
-            found = _mixed(found ^ parts[n::width])
-        return found
+            hashes = _mixed(hashes ^ parts[n::width])
+        return hashes
     if pt.is_primitive(kind):
         small = values.cast(pa.int32()) if pt.is_date32(kind) else values
         return _mixed(small.cast(pa.int64()).to_numpy().view(_WORDS))
@@ -102,10 +102,10 @@ class QuantileSketch:
                 self._offsets.append(0)
             full = np.sort(self._levels[level])
             even = len(full) // 2 * 2
-            kept = full[:even][self._offsets[level] :: 2]
+            half = full[:even][self._offsets[level] :: 2]
             self._offsets[level] ^= 1  # alternate, so that the errors of two steps cancel out
             self._levels[level] = full[even:]
-            self._levels[level + 1] = np.concatenate([self._levels[level + 1], kept])
+            self._levels[level + 1] = np.concatenate([self._levels[level + 1], half])
             level += 1
 
     def quantiles(self, shares: Sequence[float]) -> list[float]:
@@ -114,5 +114,5 @@ class QuantileSketch:
         weights = np.concatenate([np.full(len(v), 2.0**n) for n, v in enumerate(self._levels)])
         order = np.argsort(values, kind="stable")
         ranks = np.cumsum(weights[order])
-        found = np.searchsorted(ranks, np.array(shares) * ranks[-1])
-        return [float(one) for one in values[order][np.minimum(found, len(values) - 1)]]
+        positions = np.searchsorted(ranks, np.array(shares) * ranks[-1])
+        return [float(value) for value in values[order][np.minimum(positions, len(values) - 1)]]

@@ -24,20 +24,22 @@ def with_whole(
     return tuple(map(_beside, found, whole))
 
 
-def _beside(found: ColumnProfile, whole: ColumnProfile) -> ColumnProfile:
-    listed = {_key(bar) for bar in found.frequent}
-    others = [_empty(bar) for bar in whole.frequent if _key(bar) not in listed]
-    found = replace(found, frequent=(*found.frequent, *others)[:LISTED_VALUES])
-    if found.is_range != whole.is_range or not whole.bars:
-        return found
-    scale = found.rows / max(1, whole.rows)
+def _beside(filtered: ColumnProfile, whole: ColumnProfile) -> ColumnProfile:
+    listed = {_key(bar) for bar in filtered.frequent}
+    missing = [_empty(bar) for bar in whole.frequent if _key(bar) not in listed]
+    filtered = replace(filtered, frequent=(*filtered.frequent, *missing)[:LISTED_VALUES])
+    if filtered.is_range != whole.is_range or not whole.bars:
+        return filtered
+    scale = filtered.rows / max(1, whole.rows)
     counts = {_key(bar): bar.count * scale for bar in whole.bars}
     is_complete = not whole.is_estimated and (whole.distinct or 0) <= TOP_VALUES
-    if found.is_range or not is_complete:
-        return replace(found, bars=tuple(_of(bar, counts.get(_key(bar))) for bar in found.bars))
-    matched = {_key(bar): bar for bar in found.bars}
-    kept = [_of(matched.pop(_key(bar), _empty(bar)), counts[_key(bar)]) for bar in whole.bars]
-    return replace(found, bars=(*kept, *(_of(bar, 0.0) for bar in matched.values())))
+    if filtered.is_range or not is_complete:
+        return replace(
+            filtered, bars=tuple(_of(bar, counts.get(_key(bar))) for bar in filtered.bars)
+        )
+    matched = {_key(bar): bar for bar in filtered.bars}
+    bars = [_of(matched.pop(_key(bar), _empty(bar)), counts[_key(bar)]) for bar in whole.bars]
+    return replace(filtered, bars=(*bars, *(_of(bar, 0.0) for bar in matched.values())))
 
 
 def _key(bar: Bar) -> tuple[str, object]:

@@ -27,19 +27,19 @@ def ticks(low: float, high: float, most: int = 6) -> list[float]:
 
 def tick_labels(values: Sequence[float]) -> list[str]:
     """Return short labels for ticks, such as ``2.5 M``, all in one unit."""
-    size = max((abs(one) for one in values), default=0.0)
+    size = max((abs(value) for value in values), default=0.0)
     scale, unit = next(((s, u) for s, u in _UNITS if size >= 2 * s), (1.0, ""))
     step = abs(values[1] - values[0]) / scale if len(values) > 1 else 1.0
     if step and (size >= 1e15 or size < 1e-4):
         digits = min(17, max(3, math.ceil(math.log10(size / scale / step)) + 1))
-        return [f"{one:.{digits}g}" for one in values]
+        return [f"{value:.{digits}g}" for value in values]
     digits = max(
         0, min(9, 1 - math.floor(math.log10(step) + 1e-9) if step < 1 else int(step % 1 > 0))
     )
-    found = [f"{one / scale + 0.0:,.{digits}f}" for one in values]
-    if digits and all(one.endswith("0") for one in found):
-        found = [one[:-1].rstrip(".") for one in found]
-    return [f"{one} {unit}".strip() if float(one.replace(",", "")) else "0" for one in found]
+    texts = [f"{value / scale + 0.0:,.{digits}f}" for value in values]
+    if digits and all(text.endswith("0") for text in texts):
+        texts = [text[:-1].rstrip(".") for text in texts]
+    return [f"{text} {unit}".strip() if float(text.replace(",", "")) else "0" for text in texts]
 
 
 _HOUR, _DAY, _MONTH, _YEAR = 16, 10, 7, 4  # lengths of labels: ISO times cut to minutes, days, …
@@ -76,17 +76,17 @@ def calendar_ticks(labels: Sequence[str], spacing: Callable[[int], float]) -> li
     for length, width, begin in _PERIODS:
         if len(labels[0]) < length:
             continue
-        keys = [begin(one) for one in labels]
-        found = [n for n, (one, after) in enumerate(pairwise(keys), 1) if one != after]
+        keys = [begin(label) for label in labels]
+        starts = [n for n, (key, after) in enumerate(pairwise(keys), 1) if key != after]
         rest = labels[0].removeprefix(keys[0])
         if labels[0].startswith(keys[0]) and _IS_BEGIN.fullmatch(rest):
-            found.insert(0, 0)
-        kept = found[-1:]
-        for n in reversed(found[:-1]):
-            if kept[0] - n >= spacing(width):
-                kept.insert(0, n)
-        if len(kept) > 1 and len(found) - len(kept) <= len(found) // 4:  # beside long gaps
-            return [(n, labels[n][:width]) for n in kept]
+            starts.insert(0, 0)
+        shown = starts[-1:]
+        for n in reversed(starts[:-1]):
+            if shown[0] - n >= spacing(width):
+                shown.insert(0, n)
+        if len(shown) > 1 and len(starts) - len(shown) <= len(starts) // 4:  # beside long gaps
+            return [(n, labels[n][:width]) for n in shown]
     return []
 
 

@@ -48,8 +48,8 @@ def has_separators(column: Column) -> bool:
 
 def separated(text: str) -> str:
     """Add thousands separators to a number; other text, such as ``1e+20``, stays unchanged."""
-    found = _NUMBER.fullmatch(text)
-    return text if found is None else f"{found[1]}{int(found[2]):,}{found[3]}"
+    match = _NUMBER.fullmatch(text)
+    return text if match is None else f"{match[1]}{int(match[2]):,}{match[3]}"
 
 
 def type_label(column: Column, timezone: str | None) -> str:
@@ -68,11 +68,11 @@ def cell_texts(array: pa.Array | pa.ChunkedArray, column: Column, limit: int) ->
     if pt.is_dictionary(array.type):
         array = array.dictionary_decode()
     if column.type.code is TypeCode.BLOB:
-        return [None if one is None else str(one) for one in array.to_pylist()]
+        return [None if value is None else str(value) for value in array.to_pylist()]
     if pt.is_nested(array.type):
         return [_cut(text, limit) for text in _nested(array, column)]
     if pt.is_binary(array.type) or pt.is_large_binary(array.type):
-        return [_cut(bytes_text(one), limit) for one in array.to_pylist()]
+        return [_cut(bytes_text(value), limit) for value in array.to_pylist()]
     if pt.is_string(array.type) or pt.is_large_string(array.type):
         heads = pc.utf8_slice_codeunits(array, 0, limit + 1)
         return [_cut(text, limit) for text in heads.to_pylist()]
@@ -104,25 +104,25 @@ def _cut(text: str | None, limit: int) -> str | None:
 
 
 def _nested(array: pa.Array, column: Column) -> list[str | None]:
-    found: list[str | None] = []
+    texts: list[str | None] = []
     for cell in array:
         try:
             value = cell.as_py()
         except (ValueError, OverflowError):  # a time outside the range of Python's datetime
-            found.append(str(cell))
+            texts.append(str(cell))
             continue
-        found.append(None if value is None else nested_text(value, column))
-    return found
+        texts.append(None if value is None else nested_text(value, column))
+    return texts
 
 
 def _plain(value: Any, as_text: Callable[[bytes], str | None]) -> Any:
     """Convert a value for JSON: the pairs of a MAP to an object, bytes to text."""
     if isinstance(value, dict):
-        return {str(key): _plain(one, as_text) for key, one in value.items()}
+        return {str(key): _plain(item, as_text) for key, item in value.items()}
     if isinstance(value, list):
-        if value and all(isinstance(one, tuple) and len(one) == 2 for one in value):
-            return {str(key): _plain(one, as_text) for key, one in value}
-        return [_plain(one, as_text) for one in value]
+        if value and all(isinstance(item, tuple) and len(item) == 2 for item in value):
+            return {str(key): _plain(item, as_text) for key, item in value}
+        return [_plain(item, as_text) for item in value]
     if isinstance(value, bytes):
         return as_text(value)
     if isinstance(value, datetime.datetime):
@@ -142,14 +142,14 @@ def _cast(array: pa.Array) -> list[str | None]:
     try:
         texts: Sequence[Any] = array.cast(pa.string()).to_pylist()
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-        texts = [None if one is None else str(one) for one in array.to_pylist()]
+        texts = [None if value is None else str(value) for value in array.to_pylist()]
     return list(texts)
 
 
 def _same_fraction(texts: list[str | None]) -> list[str | None]:
     """Shorten all times to the same number of fractional digits, without losing precision."""
-    found = [_FRACTION.search(text) for text in texts if text is not None]
-    needed = max((len(one[1].rstrip("0")) for one in found if one), default=0)
+    matches = [_FRACTION.search(text) for text in texts if text is not None]
+    needed = max((len(match[1].rstrip("0")) for match in matches if match), default=0)
 
     def shorter(match: re.Match[str]) -> str:
         return f".{match[1][:needed]}" if needed else ""

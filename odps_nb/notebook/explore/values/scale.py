@@ -38,8 +38,8 @@ MOST_STEPS = 18
 
 
 def _floats(array: pa.Array) -> np.ndarray:
-    found: np.ndarray = array.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
-    return found
+    floats: np.ndarray = array.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
+    return floats
 
 
 def _integers(array: pa.Array) -> pa.Array:
@@ -91,8 +91,8 @@ class Scale:
         step = self.step((high - low) / most)
         first = math.floor(low / step) * step
         count = max(1, math.ceil((high - first) / step + 1e-9))
-        found = [self.at(first + n * step, step) for n in range(count + 1)]
-        return list(dict.fromkeys(found))  # near the limit of the type, some bounds are equal
+        bounds = [self.at(first + n * step, step) for n in range(count + 1)]
+        return list(dict.fromkeys(bounds))  # near the limit of the type, some bounds are equal
 
     def log_edges(self, low: float, high: float, most: int) -> list[Any]:
         """Return the bounds of bars on a logarithmic axis; all bounds are positive."""
@@ -104,7 +104,7 @@ class Scale:
             places.append(float(f"1e{powers[-1] + powers.step}"))
         first = max(n for n, place in enumerate(places) if place <= low)
         last = min((n for n, place in enumerate(places) if place > high), default=len(places))
-        return list(dict.fromkeys(self.at(one, 0.0) for one in places[first : last + 1]))
+        return list(dict.fromkeys(self.at(place, 0.0) for place in places[first : last + 1]))
 
     def month_ticks(self, low: float, high: float, most: int) -> list[tuple[float, str]]:
         """Return positions and labels of months, quarters or years on an axis of times.
@@ -114,19 +114,19 @@ class Scale:
         first, last = (self.at(place, 0.0) for place in (low, high))
         if self.zone is not None:
             first, last = first.astimezone(self.zone), last.astimezone(self.zone)
-        begin, end = (12 * one.year + one.month - 1 for one in (first, last))
+        begin, end = (12 * moment.year + moment.month - 1 for moment in (first, last))
         step = next(n for n in _MONTHS if (end - begin) // n < most)
         if end - begin < 2:
             return []
-        found = []
+        ticks = []
         for months in range(-(-begin // step) * step, end + 1, step):
             day = first.replace(year=months // 12, month=months % 12 + 1, day=1)
             if isinstance(day, datetime.datetime):
                 day = day.replace(hour=0, minute=0, second=0, fold=0)
                 day = day if day.tzinfo is None else day.astimezone(datetime.UTC)
             text = f"{months // 12:04}-{months % 12 + 1:02}"
-            found.append((self.place(day), text if step < 12 else text[:4]))
-        return found
+            ticks.append((self.place(day), text if step < 12 else text[:4]))
+        return ticks
 
     def label(self, low: Any, high: Any) -> str:
         """Return the label of the bar between two values."""
@@ -244,8 +244,8 @@ def _times(arrow: pa.DataType) -> Scale:
 
     def ticks(moment: datetime.datetime) -> int:
         passed = moment.replace(tzinfo=None) - _EPOCH
-        found = passed // timedelta(microseconds=1) * per_second // 10**6
-        return min(max(found, _LEAST), _MOST)  # the nanosecond range ends in 2262
+        count = passed // timedelta(microseconds=1) * per_second // 10**6
+        return min(max(count, _LEAST), _MOST)  # the nanosecond range ends in 2262
 
     return Scale(
         places=lambda array: array.cast(pa.int64()).to_numpy().astype(float) / per_second,

@@ -72,10 +72,10 @@ def _time(text: str) -> datetime.datetime:
 
 
 def _clock(text: str) -> datetime.datetime:
-    found = _time(text)
-    if found.tzinfo is not None:
+    moment = _time(text)
+    if moment.tzinfo is not None:
         raise ValueError(text)
-    return found
+    return moment
 
 
 _KINDS: dict[str, tuple[Callable[[str], Any], str, str]] = {
