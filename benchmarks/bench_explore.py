@@ -69,7 +69,7 @@ def timed(work: Callable[[], object]) -> float:
     return time.perf_counter() - start
 
 
-def told(name: str, seconds: list[float]) -> tuple[float, float]:
+def report(name: str, seconds: list[float]) -> tuple[float, float]:
     """Print and return median and 95th percentile."""
     ordered = sorted(seconds)
     median, p95 = statistics.median(ordered), ordered[int(0.95 * (len(ordered) - 1))]
@@ -87,7 +87,7 @@ def made_rows(rows: int) -> Iterator[pa.RecordBatch]:
         yield pa.record_batch(columns, schema=MADE)
 
 
-def made(connection: Connection, rows: int) -> Subject:
+def create_table(connection: Connection, rows: int) -> Subject:
     """Write a table of ``rows`` rows in pieces; it is deleted together with the service."""
     free = shutil.disk_usage(tempfile.gettempdir()).free
     if free < rows * ROW_BYTES:
@@ -115,7 +115,7 @@ def first_pages(profile: odps_nb.Profile, subject: Subject) -> None:
         if page.count != SIZE:
             raise SystemExit("bench: the first page is not whole")
 
-    median, _ = told("first page of a new connection", [timed(first) for _ in range(7)])
+    median, _ = report("first page of a new connection", [timed(first) for _ in range(7)])
     print(" ", judged(f"first page: {median * 1e3:.0f} ms", median <= FIRST_PAGE))
 
 
@@ -124,16 +124,16 @@ def pages(connection: Connection, subject: Subject) -> list[int]:
     view, draw = opened(connection, subject), random.Random(1)
     view.page(0)
     starts = [draw.randrange(subject.rows // SIZE) * SIZE for _ in range(PAGES)]
-    _, p95 = told("a page anywhere", [timed(lambda s=start: view.page(s)) for start in starts])
+    _, p95 = report("a page anywhere", [timed(lambda s=start: view.page(s)) for start in starts])
     print(" ", judged(f"any page: {p95 * 1e3:.0f} ms at the 95th percentile", p95 <= ANY_PAGE))
     kept = view.nbytes
     print(" ", judged(f"kept: {kept:,} bytes", kept <= CACHE_BYTES))
-    told("a page that is kept", [timed(lambda: view.page(starts[-1])) for _ in range(PAGES)])
+    report("a page that is kept", [timed(lambda: view.page(starts[-1])) for _ in range(PAGES)])
     view.choose(Choice(conditions=("status = 'paid'",)))
-    told("the first page of a condition", [timed(lambda: view.page(0))])
+    report("the first page of a condition", [timed(lambda: view.page(0))])
     view.choose(Choice(conditions=("status = 'new'",)))
-    told("the first page of another condition", [timed(lambda: view.page(0))])
-    told("its next pages", [timed(lambda n=n: view.page(n * SIZE)) for n in range(1, 20)])
+    report("the first page of another condition", [timed(lambda: view.page(0))])
+    report("its next pages", [timed(lambda n=n: view.page(n * SIZE)) for n in range(1, 20)])
     view.close()
     return starts
 
@@ -143,7 +143,7 @@ def messages(connection: Connection, subject: Subject) -> None:
     view = rows_of(connection.table(subject.table).read())
     shown = RowView(view, seed=1)
     page = shown.page(1_000_000)
-    told("a profile of a sample of 64,000 rows", [timed(shown.describe)])
+    report("a profile of a sample of 64,000 rows", [timed(shown.describe)])
     sizes = {
         "a page": len(str(page_message(shown, page))) + len(page.data),
         "the columns": len(str(table_message(shown))),
@@ -155,14 +155,14 @@ def messages(connection: Connection, subject: Subject) -> None:
 
 
 class Browser:
-    """Stands for the browser of a widget: notes when messages come and how large they are."""
+    """Replaces the browser of a widget: records the times and sizes of messages."""
 
     def __init__(self) -> None:
         self._came = threading.Condition()
         self.forget()
 
     def forget(self) -> None:
-        """Forget all messages so far."""
+        """Discard the messages so far."""
         self.times: dict[str, float] = {}
         self.sizes: Counter[str] = Counter()
 
@@ -226,7 +226,7 @@ def peer(profile: odps_nb.Profile, near: Connection, subject: Subject, starts: l
                 raise SystemExit("bench: pyodps returned other rows")
 
         of = "one partition" if subject.partition else "the table"
-        told(f"pyodps: a page of {of}", [timed(lambda s=s: page(s)) for s in places])
+        report(f"pyodps: a page of {of}", [timed(lambda s=s: page(s)) for s in places])
 
 
 def main() -> int:
@@ -238,7 +238,7 @@ def main() -> int:
     with odps_nb.connect("local") as near:
         profile = near.profile
         header(f"explore: {line}; load {os.getloadavg()[0]:.1f}")
-        subject = ORDERS if rows is None else made(near, rows)
+        subject = ORDERS if rows is None else create_table(near, rows)
         print(f"  {subject.rows:,} rows, {subject.columns} columns")
         with (
             slow_line(profile.endpoint, round_trip=ROUND_TRIP, speed=SPEED) as endpoint,

@@ -1,7 +1,7 @@
 """Galleries of 500 and of 10,000 blobs: waiting times for tiles.
 
 ``python -m benchmarks.bench_gallery``. The blobs are repeated sample files of ``media``, over
-loopback and over a network with 40 ms and 50 MB/s per connection. No other client has such a view.
+loopback and over a network with 40 ms and 50 MB/s per connection. No other client has a gallery.
 The number of requests per tile is counted separately.
 """
 
@@ -102,7 +102,7 @@ def scrolled(gallery: Gallery, browser: Browser, place: int) -> tuple[float, flo
     return browser.times[0] - start, browser.times[-1] - start
 
 
-def told(name: str, seconds: Sequence[float]) -> float:
+def report(name: str, seconds: Sequence[float]) -> float:
     """Print and return the median."""
     median = statistics.median(seconds)
     print(f"  {name:<48}{median * 1e3:10.0f} ms")
@@ -119,17 +119,17 @@ def measure(connect: Callable[[], odps_nb.Connection], goal: float) -> None:
             print(f"{size:,} blobs")
             line = f"{requests:.2f} requests for a tile"
             print(f"  {judged(line, requests <= 1)}  {line}")
-            median = told("static page: the first 6 tiles", first)
+            median = report("static page: the first 6 tiles", first)
             print(" ", judged(f"first tiles: {median * 1e3:.0f} ms", median <= goal))
-            told("static page: all 64 tiles", whole)
+            report("static page: all 64 tiles", whole)
             gallery, browser = Gallery(columns[0]), Browser()
             gallery._widget = browser
             draw = random.Random(1)
             places = [draw.randrange(size - IN_VIEW) for _ in range(PLACES)]
             ones, alls = zip(*(scrolled(gallery, browser, at) for at in places), strict=True)
-            told("scrolled anywhere: the first tile", ones)
-            told(f"scrolled anywhere: all {IN_VIEW}", alls)
-            told("scrolled back", [scrolled(gallery, browser, at)[1] for at in places])
+            report("scrolled anywhere: the first tile", ones)
+            report(f"scrolled anywhere: all {IN_VIEW}", alls)
+            report("scrolled back", [scrolled(gallery, browser, at)[1] for at in places])
             kept = gallery._tiles._bytes
             print(" ", judged(f"kept: {kept:,} bytes", kept <= KEPT))
             gallery.close()

@@ -150,7 +150,7 @@ def require(found: object, expected: object) -> None:
         raise AssertionError(f"found {str(found)[:100]}, expected {str(expected)[:100]}")
 
 
-# -- what clients do --------------------------------------------------------------------------
+# -- work of the clients --------------------------------------------------------------------------
 
 
 def read_once(client: Client, turn: int, blob: BlobReference) -> None:

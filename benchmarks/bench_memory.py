@@ -200,7 +200,7 @@ def watched(service: LocalService) -> Iterator[Memory]:
 def bench_rows(sizes: Sizes) -> None:
     """Measure a table in batches, as Arrow and as pandas."""
     header(f"a table of {sizes.table / GIB:g} GiB streamed in batches: peak above idle")
-    with made(sizes.table) as (profile, rows):
+    with serve_table(sizes.table) as (profile, rows):
         job = {"table": _made_rows.TABLE}
         theirs = run("stream_theirs", profile, **job)
         for title, how, ahead in (
@@ -216,7 +216,7 @@ def bench_rows(sizes: Sizes) -> None:
         show("pyodps: one split after another", theirs, size=sizes.table)
         print(f"    {rows:,} rows, the same on both sides")
     header(f"a table of {sizes.kept / GIB:g} GiB as a whole: peak above idle")
-    with made(sizes.kept) as (profile, rows):
+    with serve_table(sizes.kept) as (profile, rows):
         job = {"table": _made_rows.TABLE}
         ours, theirs = run("arrow", profile, **job), run("arrow_theirs", profile, **job)
         size = ours["arrow_bytes"]
@@ -230,7 +230,7 @@ def bench_rows(sizes: Sizes) -> None:
 
 
 @contextmanager
-def made(size: int) -> Iterator[tuple[dict[str, Any], int]]:
+def serve_table(size: int) -> Iterator[tuple[dict[str, Any], int]]:
     """Serve a table with a number of Arrow bytes; yield its connection settings and row count."""
     rows = int(size / _made_rows.ROW_BYTES)
     with _made_rows.running(rows) as url:

@@ -1,9 +1,9 @@
 """The cost of large tables besides their rows: splits, tasks, streams, commits, partitions.
 
 ``python -m benchmarks scale``, or ``python -m benchmarks.bench_scale --tasks 200`` for a short run.
-It uses small tables with as many splits as large ones: the results show what grows with the number
-of splits and streams, but not the speed of a cluster or of the real service. ``docs/scale.md``
-quotes them as *measured*. It takes five minutes on two cores.
+It uses small tables with as many splits as large ones. The results show the costs that grow with
+the number of splits and streams, but not the speed of a cluster or of the real service.
+``docs/scale.md`` quotes them as *measured*. It takes five minutes on two cores.
 """
 
 from __future__ import annotations

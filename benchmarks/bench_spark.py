@@ -75,7 +75,7 @@ def fingerprint(frame: DataFrame) -> tuple[object, ...]:
 
 
 def thrown_away(frame: DataFrame) -> DataFrame:
-    """Measure only the transfer from the JVM to Python: a task receives batches, returns none."""
+    """Measure only the transfer from the JVM to Python: a task returns no batches."""
     return frame.mapInArrow(lambda batches: (batch.slice(0, 0) for batch in batches), frame.schema)
 
 
@@ -149,7 +149,7 @@ def peer_write(spark: SparkSession, odps: Connection, table: str, frame: DataFra
 
 
 def peer_goal(peer: list[Case]) -> list[Goal]:
-    """Return the goal beside the connector, if it runs."""
+    """Return the goal relative to the connector, if it runs."""
     return [Goal(PEER, 1)] if peer else []
 
 
@@ -297,7 +297,7 @@ def bench_blobs(title: str, frame: DataFrame, profile: Profile, *goals: Goal) ->
             sums = [row[0] + len(row) for row in batch.column("data").to_pylist()]
             yield pa.RecordBatch.from_pydict({"weight": sums})
 
-    def here() -> DataFrame:
+    def in_task() -> DataFrame:
         return odps_nb.spark.blob_map(
             frame,
             profile,
@@ -313,11 +313,11 @@ def bench_blobs(title: str, frame: DataFrame, profile: Profile, *goals: Goal) ->
         return apart.mapInArrow(weigh, "weight bigint")
 
     total = "sum(weight)"
-    if here().selectExpr(total).collect() != as_column().selectExpr(total).collect():
+    if in_task().selectExpr(total).collect() != as_column().selectExpr(total).collect():
         raise SystemExit("bench: two cases returned different sums")
     compare(
         f"one pass over {BLOBS} blobs of {len(plain.BLOB) / 1e6:g} MB, from {title}",
-        Case("blob_map: fetch and compute in one place", lambda: drain(here())),
+        Case("blob_map: fetch and compute in one place", lambda: drain(in_task())),
         Case("bytes as a column of Spark", lambda: drain(as_column())),
         rounds=ROUNDS,
         size=BLOBS * len(plain.BLOB),

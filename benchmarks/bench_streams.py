@@ -72,7 +72,7 @@ def bench_split(url: str, mib: int, rounds: int) -> None:
     transport.close()
 
 
-# -- memory: every function runs in a process of its own ---------------------------------------
+# -- memory: every function runs in a separate process ---------------------------------------
 
 
 def blob_to_file(url: str, mib: int) -> Callable[[], int]:

@@ -48,7 +48,7 @@ def tensors(batches: Iterable[pa.RecordBatch]) -> Batches:
         yield {name: torch.from_numpy(rest[name].to_numpy().copy()) for name in COLUMNS}
 
 
-def learnt(batches: Batches) -> tuple[int, int]:
+def consume(batches: Batches) -> tuple[int, int]:
     """Do minimal work with each row: count the rows and sum one column."""
     rows = total = 0
     for batch in batches:
@@ -67,7 +67,7 @@ def made_up(rows: int) -> tuple[int, int]:
             for _ in range(rows // SIZE // 2):
                 yield {name: np.arange(SIZE) for name in COLUMNS}
 
-    return learnt(iter(DataLoader(Numbers(), batch_size=None, num_workers=2)))
+    return consume(iter(DataLoader(Numbers(), batch_size=None, num_workers=2)))
 
 
 def main() -> int:
@@ -82,7 +82,7 @@ def main() -> int:
         def ours(workers: int, *, batches: bool = True) -> tuple[int, int]:
             dataset = odps_nb.torch.rows(scan, batch_size=SIZE if batches else None)
             size = None if batches else SIZE
-            return learnt(odps_nb.torch.loader(dataset, batch_size=size, num_workers=workers))
+            return consume(odps_nb.torch.loader(dataset, batch_size=size, num_workers=workers))
 
         def theirs() -> tuple[int, int]:
             session = client.create_table_read_session(TABLE, partitions=DAYS, columns=COLUMNS)
@@ -92,10 +92,10 @@ def main() -> int:
                     with session.open_arrow_reader(split, max_batch_rows=20_000) as reader:
                         yield from reader
 
-            return learnt(tensors(batches()))
+            return consume(tensors(batches()))
 
         def plain() -> tuple[int, int]:
-            return learnt(tensors(scan.batches(progress=False)))
+            return consume(tensors(scan.batches(progress=False)))
 
         try:
             if not ours(0) == ours(2) == ours(0, batches=False) == plain() == theirs():

@@ -127,7 +127,7 @@ class Sample:
 
 @dataclass(frozen=True)
 class UploadGoal:
-    """The smallest ratio to reach, of the ``seconds`` or of the processor seconds ``here``.
+    """The minimum ratio of the ``seconds``, or of the client's processor seconds ``here``.
 
     One large file takes as long as the service needs to write it to its disk, whose speed differs
     by a third between rounds, so only the client's processor time can be compared.

@@ -109,10 +109,10 @@ def line(
     name: str, sizes: list[int], make: Callable[[int], Callable[[], object]], **how: Any
 ) -> Line:
     """Measure a line; ``how`` are further arguments of `best`."""
-    return told(Line(name, tuple((size, best(make(size), **how)) for size in sizes)))
+    return report(Line(name, tuple((size, best(make(size), **how)) for size in sizes)))
 
 
-def told(found: Line) -> Line:
+def report(found: Line) -> Line:
     """Print a line."""
     print(f"  {found.name:28} slope {found.slope:.2f}", flush=True)
     return found
@@ -232,7 +232,7 @@ def held(spark: SparkSession, made: Connection) -> Panel:
         gc.collect()  # Java holds what Python refers to
     del java[0]  # the first read loads classes, which need more memory than its few splits
     named = ((SESSION, kept), (TASK, sent), (JAVA, java))
-    lines = [told(Line(name, tuple(points))) for name, points in named]
+    lines = [report(Line(name, tuple(points))) for name, points in named]
     return Panel("memory for splits", "splits", lines, "bytes")
 
 
@@ -270,9 +270,9 @@ def page(panels: list[Panel]) -> str:
         unit = "B" if panel.value == "bytes" else "s"
         for one in panel.lines:
             (small, low), (large, high) = one.points[0], one.points[-1]
-            told = (f"{low:.3g} {unit}", f"{high:.3g} {unit}", f"{high / large:.3g} {unit}")
+            report = (f"{low:.3g} {unit}", f"{high:.3g} {unit}", f"{high / large:.3g} {unit}")
             sizes = f"{small:,} … {large:,} {panel.size}"
-            figures = " | ".join(told)
+            figures = " | ".join(report)
             lines.append(f"| {panel.title} | {one.name} | {sizes} | {figures} | {one.slope:.2f} |")
     return "\n".join([*lines, "", "![growth](growth.png)", ""])
 

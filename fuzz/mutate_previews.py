@@ -275,11 +275,11 @@ def run(budget: Budget, seed: int) -> int:
             (WORK / f"preview-{seed}-{begun}").write_bytes(data)
             print(f"input {begun} ({name}): status {child.returncode}\n{child.stderr[-2000:]}")
             start = begun + 1
-    tell(outcomes, longest, count=start, failures=failures)
+    print_outcomes(outcomes, longest, count=start, failures=failures)
     return failures
 
 
-def tell(
+def print_outcomes(
     outcomes: collections.Counter[tuple[str, str]],
     longest: tuple[float, int, str],
     *,

@@ -101,7 +101,7 @@ class Readers:
         """Read the rows of a split, preview or query without a known schema."""
         with RowStream(self._bodies.answer(data)) as stream:
             for batch in iter(stream.next, None):
-                look(batch)
+                convert_all(batch)
 
     def session_rows(self, data: bytes) -> None:
         """Read rows and convert them with the schema of the session, as for a user."""
@@ -109,20 +109,20 @@ class Readers:
             places = find_columns(stream.schema, self._columns)
             for batch in iter(stream.next, None):
                 shown = present_batch(batch.select(list(places)), self._schema)
-                look(shown)
+                convert_all(shown)
                 to_pandas([shown], schema=shown.schema)
 
     def replaced_rows(self, data: bytes) -> None:
         """Read rows, with U+FFFD in place of invalid UTF-8."""
         with RowStream(self._bodies.answer(data), text=TextMode.REPLACE) as stream:
             for batch in iter(stream.next, None):
-                look(batch)
+                convert_all(batch)
 
     def rows_as_bytes(self, data: bytes) -> None:
         """Read rows with all text as bytes."""
         with RowStream(self._bodies.answer(data), text=TextMode.BINARY) as stream:
             for batch in iter(stream.next, None):
-                look(batch)
+                convert_all(batch)
 
     def coded_rows(self, data: bytes) -> None:
         """Read rows with a content coding."""
@@ -133,7 +133,7 @@ class Readers:
         """Read with the public reader."""
         with ArrowReader(StreamReader(self._bodies.answer(data))) as reader:
             for batch in reader:
-                look(batch)
+                convert_all(batch)
 
     def end_marker(self, data: bytes) -> None:
         """Feed the stream in pieces to the end marker check alone."""
@@ -150,7 +150,9 @@ class Readers:
             matches = matches or match_columns(batch.schema, self._columns)
             stored = coerce_batch(batch, self._columns, matches, blobs=lambda array: array)
             arrays = [array.view(as_bytes(array.type)) for array in stored.columns]
-            look(pa.record_batch(arrays, names=stored.schema.names))  # a STRING may have any bytes
+            convert_all(
+                pa.record_batch(arrays, names=stored.schema.names)
+            )  # a STRING may have any bytes
 
     def tunnelled(self, data: bytes) -> None:
         """Decode the stream as a tunnel upload, which contains only batches and no schema."""
@@ -159,7 +161,7 @@ class Readers:
         rows = rows.removesuffix(END_MARKER)
         body = pack(">I", 1 << 20) + rows + pack(">I", crc32c(rows))
         for batch in decode_arrow(session_batch(0).schema, memoryview(body)):
-            look(batch)
+            convert_all(batch)
 
     def all(self) -> list[Callable[[bytes], None]]:
         """Return all readers."""
@@ -180,7 +182,7 @@ def messages_or_none(data: bytes) -> list[tuple[int, int, int]]:
     return [(0, 8 + size, end)] if end <= len(data) else []
 
 
-def look(batch: pa.RecordBatch) -> None:
+def convert_all(batch: pa.RecordBatch) -> None:
     """Convert every value to Python, pandas and text."""
     for column in batch.columns:
         repr(column)

@@ -8,7 +8,7 @@ from pathlib import Path
 from PIL import Image
 
 
-def test_the_animation_of_the_readme_is_small(repo: Path) -> None:
+def test_the_readme_has_a_small_animation(repo: Path) -> None:
     text = (repo / "README.md").read_text("utf-8")
     ((said, name),) = re.findall(r"!\[(.*?)\]\((.*?\.gif)\)", text)
     assert len(said) > 30  # alternative text

@@ -57,14 +57,14 @@ def test_benchmarks_that_were_not_run_have_no_row() -> None:
     assert table({"found": []}) == HEAD
 
 
-def test_cases_of_the_table_exist_in_the_benchmarks(repo: Path) -> None:
+def test_cases_in_the_table_exist_in_the_benchmarks(repo: Path) -> None:
     """A peer that is renamed there would lose its row here."""
     for _, _, name, figures in TIMES:
         source = (repo / "benchmarks" / f"bench_{name}.py").read_text("utf-8")
         assert [case for _, case in figures if f'"{case}"' not in source] == []
 
 
-def test_the_page_has_these_rows(repo: Path) -> None:
+def test_the_page_has_the_rows_of_the_table(repo: Path) -> None:
     text = (repo / "docs/performance.md").read_text("utf-8")
     (shown,) = re.findall(r"<!-- speed: .*? -->\n(.*?)\n<!-- /speed -->", text, re.DOTALL)
     assert shown.startswith(HEAD)

@@ -25,13 +25,13 @@ def binder(repo: Path) -> Path:
 
 
 @pytest.mark.parametrize("name", ["start", "postBuild"])
-def test_scripts_parse_and_may_be_executed(binder: Path, name: str):
+def test_the_scripts_are_valid_and_executable(binder: Path, name: str):
     assert os.access(binder / name, os.X_OK)
     assert "set -euo pipefail" in (binder / name).read_text()
     subprocess.run(["bash", "-n", str(binder / name)], check=True)
 
 
-def test_pins_are_allowed_by_the_project(binder: Path, repo: Path):
+def test_pinned_versions_are_allowed_by_the_project(binder: Path, repo: Path):
     lines = [
         line
         for line in (binder / "requirements.txt").read_text().splitlines()

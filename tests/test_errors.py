@@ -98,7 +98,7 @@ def test_every_error_class_has_a_one_line_description(kind: type[Any]) -> None:
 
 
 @every_kind
-def test_error_survives_pickling_with_message_facts_and_notes(kind: type[Any]) -> None:
+def test_an_error_survives_pickling_with_message_details_and_notes(kind: type[Any]) -> None:
     error = full(kind)
     error.add_note("split 4")
     error.add_note("table p.t")
@@ -135,7 +135,7 @@ def test_a_copied_error_is_a_separate_object(kind: type[Any]) -> None:
 
 
 @every_kind
-def test_details_are_none_until_they_are_known(kind: type[Any]) -> None:
+def test_details_of_an_error_are_none_by_default(kind: type[Any]) -> None:
     error = kind("x")
     assert "hint" in kind.fact_names
     assert [getattr(error, name) for name in kind.fact_names] == [None] * len(kind.fact_names)
@@ -149,7 +149,7 @@ def test_an_unknown_detail_raises_a_type_error(kind: type[Any]) -> None:
 
 
 @every_kind
-def test_repr_is_bounded_and_names_kind_message_and_facts(kind: type[Any]) -> None:
+def test_the_repr_of_an_error_is_short_and_names_class_message_and_details(kind: type[Any]) -> None:
     assert repr(full(kind)).startswith(f"{kind.__name__}('what failed'")
     assert "hint='<hint>'" in repr(full(kind))
     assert repr(kind("x")) == f"{kind.__name__}('x')"
@@ -157,7 +157,7 @@ def test_repr_is_bounded_and_names_kind_message_and_facts(kind: type[Any]) -> No
     assert len(repr(huge)) < 2500
 
 
-def test_a_state_error_is_in_the_tree_and_is_a_runtime_error() -> None:
+def test_a_state_error_is_an_odps_nb_error_and_a_runtime_error() -> None:
     with pytest.raises(OdpsNbError, match="the connection is closed"):
         raise StateError("the connection is closed")
     assert issubclass(StateError, RuntimeError)
@@ -180,7 +180,7 @@ BUILT_IN = {
 }
 
 
-def test_public_functions_raise_only_errors_of_the_tree() -> None:
+def test_public_functions_raise_only_odps_nb_errors() -> None:
     root = Path(errors.__file__).parent
     found: dict[str, set[str]] = {}
     for path in (*root.glob("*.py"), *(p for one in PACKAGES for p in (root / one).rglob("*.py"))):
@@ -208,7 +208,7 @@ def test_notes_are_shown_with_the_traceback() -> None:
     )
 
 
-def test_a_library_that_writes_notes_back_repeats_none() -> None:
+def test_notes_written_back_by_a_library_are_not_repeated() -> None:
     error = NotFoundError("no table", code="NoSuchTable", hint="look")
     error.add_note("table p.t")
     error.__notes__ = [*error.__notes__, "and one more"]
@@ -216,7 +216,7 @@ def test_a_library_that_writes_notes_back_repeats_none() -> None:
     assert len(error.__notes__) == 4
 
 
-def test_a_plain_script_ends_with_hint_and_request_id() -> None:
+def test_the_traceback_of_a_script_ends_with_hint_and_request_id() -> None:
     script = (
         "from odps_nb.errors import AccessDeniedError\n"
         "raise AccessDeniedError('no right', request_id='R1', hint='ask the owner')"
@@ -239,7 +239,7 @@ texts = st.text().map(errors.visible)
 
 
 @given(texts, st.lists(texts, max_size=3), st.none() | texts)
-def test_any_text_survives_pickling(message: str, notes: list[str], hint: str | None) -> None:
+def test_any_error_text_survives_pickling(message: str, notes: list[str], hint: str | None) -> None:
     error = ChecksumError(message, hint=hint, expected=message, actual=2**70, block=0)
     for note in notes:
         error.add_note(note)
@@ -257,7 +257,7 @@ def test_any_text_survives_pickling(message: str, notes: list[str], hint: str | 
 # -- the lines that users see -----------------------------------------------------------------
 
 
-def test_an_explanation_has_what_where_and_what_to_do() -> None:
+def test_an_explanation_states_the_error_its_place_and_the_remedy() -> None:
     error = NotFoundError(
         "table p.t is not there",
         status=404,
@@ -289,7 +289,7 @@ def test_an_explanation_omits_unknown_parts() -> None:
     0x200D, 0x200F, 0x2028, 0x202E, 0x2060, 0x206A, 0x2800, 0x3164, 0xD800, 0xFE0F, 0xFEFF, 0xFFA0,
     0xFFF9, 0x1D173, 0xE0041, 0xE0100,
 ])  # fmt: skip
-def test_no_invisible_character_stays_in_a_name(number: int) -> None:
+def test_invisible_characters_in_a_name_are_escaped(number: int) -> None:
     seen = errors.visible(f"a{chr(number)}b")
     assert seen.isascii()
     assert seen.isprintable()
@@ -297,12 +297,12 @@ def test_no_invisible_character_stays_in_a_name(number: int) -> None:
 
 
 @pytest.mark.parametrize("text", ["👨‍👩‍👧", "می‌خواهم", "❤️‍🔥", "1️⃣", "葛󠄀"])
-def test_joiners_in_scripts_and_emoji_stay(text: str) -> None:
+def test_joiners_in_scripts_and_emoji_are_kept(text: str) -> None:
     assert errors.visible(text) == text
 
 
 @given(st.text())
-def test_text_without_invisible_characters_is_not_changed_again(text: str) -> None:
+def test_text_without_invisible_characters_is_not_changed(text: str) -> None:
     assert errors.visible(errors.visible(text)) == errors.visible(text)
 
 
@@ -311,7 +311,7 @@ def test_an_error_of_another_library_is_explained_in_one_line() -> None:
 
 
 @every_kind
-def test_explanation_has_at_most_three_lines(kind: type[Any]) -> None:
+def test_an_explanation_has_at_most_three_lines(kind: type[Any]) -> None:
     lines = explain(full(kind))
     assert 2 <= len(lines) <= 3
     assert lines[-1] == "to do: <hint>"
@@ -325,20 +325,20 @@ def test_an_argument_error_is_also_a_value_error() -> None:
         BlobReference.from_text("!")
 
 
-def test_an_excess_of_the_peer_is_both_damage_and_a_limit_error() -> None:
+def test_an_oversized_response_is_a_protocol_error_and_a_limit_error() -> None:
     assert not issubclass(errors.LimitExceededError, errors.ProtocolError)
     assert issubclass(errors.OversizeError, errors.ProtocolError)
     assert issubclass(errors.OversizeError, errors.LimitExceededError)
 
 
-def test_missing_library_names_what_to_install() -> None:
+def test_the_error_for_a_missing_library_names_the_package_to_install() -> None:
     error = MissingDependencyError(
         "pyspark is not installed", extra="spark", hint="pip install 'odps-nb[spark]'"
     )
     assert (error.extra, error.option) == ("spark", None)
 
 
-def test_service_errors_contain_the_details_for_support() -> None:
+def test_service_errors_contain_the_details_that_support_needs() -> None:
     wanted = {"status", "code", "request_id", "retry_after"}
     assert all(wanted <= set(kind.fact_names) for kind in KINDS if issubclass(kind, ServiceError))
     assert issubclass(QueryError, ServiceError)

@@ -28,14 +28,14 @@ def run(code: str) -> str:
     ).stdout
 
 
-def test_the_import_loads_nothing_heavy():
+def test_importing_odps_nb_loads_no_large_library():
     loaded = json.loads(run("import odps_nb, sys, json; print(json.dumps(sorted(sys.modules)))"))
     assert "odps_nb" in loaded
     assert not [name for name in HEAVY if name in loaded]
     assert not [name for name in loaded if name.startswith("odps_nb.") and name != "odps_nb.errors"]
 
 
-def test_the_import_loads_less_than_a_part_of_the_standard_library():
+def test_importing_odps_nb_loads_fewer_modules_than_asyncio():
     def loaded(module: str) -> int:
         return int(
             run(
@@ -47,7 +47,7 @@ def test_the_import_loads_less_than_a_part_of_the_standard_library():
     assert loaded("odps_nb") < loaded("asyncio")
 
 
-def test_types_for_annotations_are_importable():
+def test_types_for_annotations_can_be_imported():
     """By value and by annotation; each is the class that its function returns."""
     code = (
         "import odps_nb\n"
@@ -66,7 +66,7 @@ def test_types_for_annotations_are_importable():
     assert run(code).split() == ["11"]
 
 
-def test_connecting_loads_no_notebook_and_no_spark():
+def test_connecting_imports_neither_notebook_nor_spark_modules():
     loaded = run(
         "import odps_nb, sys\n"
         "odps_nb.connect(endpoint='http://127.0.0.1:9/api', project='p', access_id='i', "
@@ -110,7 +110,7 @@ def test_the_command_line_shows_its_usage():
     assert cli("--version").stdout.strip() == f"odps-nb {odps_nb.__version__}"
 
 
-def test_serve_has_options_of_its_own():
+def test_the_help_of_serve_lists_its_options():
     helped = cli("serve", "--help")
     assert helped.returncode == 0
     assert "--root" in helped.stdout

@@ -61,8 +61,8 @@ def test_nanoseconds_stay_exact_in_their_range(table):
     assert table.read().to_pandas()["t"].astype("int64").iloc[2] == MOST
 
 
-def test_all_nanoseconds_of_64_bits_are_written(wide: Connection, new_name):
-    """Read from a service that returns them."""
+def test_all_64_bit_nanoseconds_are_written(wide: Connection, new_name):
+    """The rows are read from a service that returns all nanoseconds."""
     table = wide.create_table(new_name("fine"), "t timestamp")
     ends = pa.array([-(2**63) + 1, -1, 2**63 - 1, None], pa.timestamp("ns"))
     table.write(pa.table({"t": ends}))
@@ -71,7 +71,7 @@ def test_all_nanoseconds_of_64_bits_are_written(wide: Connection, new_name):
 
 
 @pytest.mark.storage_api("far times")
-def test_nanoseconds_beside_far_times_are_truncated_with_a_warning(table):
+def test_nanoseconds_next_to_far_times_are_truncated_with_a_warning(table):
     table.write(pa.table({"id": range(4), "t": FINE}))
     table.write(far())
     with pytest.warns(OdpsNbWarning, match="Digits below a microsecond are truncated"):
@@ -96,7 +96,7 @@ def test_a_column_with_far_times_and_nanoseconds_is_refused(table):
     assert table.read().to_arrow().num_rows == 0
 
 
-def test_nanoseconds_beside_far_years_are_refused_inside_of_other_types(odps, new_name):
+def test_nested_nanoseconds_next_to_far_years_are_refused(odps, new_name):
     table = odps.create_table(new_name("inner"), "a array<timestamp>")
     with pytest.raises(ConversionError, match="it is more precise than a microsecond"):
         table.write(pd.DataFrame({"a": [[pd.Timestamp(1)], [FAR[2]]]}))
@@ -113,7 +113,7 @@ def test_a_stream_may_need_microseconds_only_in_later_rows(table):
 
 
 @pytest.mark.storage_api("far times")
-def test_only_the_columns_read_determine_the_unit(odps, new_name):
+def test_only_selected_columns_determine_the_unit(odps, new_name):
     name = new_name("parts")
     table = odps.create_table(name, "id bigint, t timestamp", partitioned_by="p string")
     table.write(far(), partition="p=far")
@@ -145,7 +145,7 @@ def test_an_empty_read_has_the_requested_unit(odps, new_name):
 
 
 @pytest.mark.storage_api("far times")
-def test_rows_of_a_primary_key_keep_far_times(odps, new_name):
+def test_rows_of_a_primary_key_table_keep_far_times(odps, new_name):
     name = new_name("keyed")
     odps.sql(f"create table {name} (id bigint not null, t timestamp, primary key (id))").wait()
     table = odps.table(name)

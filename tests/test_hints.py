@@ -116,17 +116,17 @@ def hints() -> Iterator[tuple[str, str]]:
 
 
 @pytest.fixture(scope="module")
-def told() -> list[tuple[str, str]]:
+def hint_texts() -> list[tuple[str, str]]:
     return list(hints())
 
 
 @pytest.mark.nightly
 def test_every_setting_named_in_a_hint_is_available_to_users(
-    reachable: set[str], told: list[tuple[str, str]]
+    reachable: set[str], hint_texts: list[tuple[str, str]]
 ) -> None:
     unknown = [
         f"{place}: {name} in {text!r}"
-        for place, text in told
+        for place, text in hint_texts
         for name in {*NAMED.findall(text), *LIMITS.findall(text)}
         if name not in reachable | FOREIGN
     ]
@@ -134,8 +134,8 @@ def test_every_setting_named_in_a_hint_is_available_to_users(
 
 
 @pytest.mark.nightly
-def test_the_expected_hints_are_collected(told: list[tuple[str, str]]) -> None:
-    texts = " ".join(text for _, text in told)
+def test_the_collected_hints_include_known_ones(hint_texts: list[tuple[str, str]]) -> None:
+    texts = " ".join(text for _, text in hint_texts)
     assert "ClientOptions(read_timeout=…, deadline=…)" in texts
     assert "credentials=" in texts
     assert "pass tunnel_endpoint= with the public address" in texts

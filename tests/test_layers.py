@@ -201,7 +201,7 @@ def test_every_module_has_a_layer() -> None:
     assert {package_of(name) for name in FILES} - FACES == set(BELOW)
 
 
-def test_modules_import_only_layers_below_their_own() -> None:
+def test_modules_import_only_lower_layers() -> None:
     wrong = [
         str(found)
         for found in ours()
@@ -249,18 +249,18 @@ def _reached(graph: dict[str, set[str]], start: str) -> set[str]:
     return reached
 
 
-def test_packages_do_not_import_each_other() -> None:
+def test_packages_have_no_import_cycles() -> None:
     assert [sorted(one) for one in cycles()] == []
 
 
-def test_every_listed_exception_is_used() -> None:
+def test_every_listed_import_exception_is_used() -> None:
     real = {(found.importer, package_of(found.imported)) for found in ours()}
     unused = {crossing for crossing in CROSSINGS if crossing not in real}
     assert unused == set()
     assert set(UPWARD) - {(found.importer, found.imported) for found in ours()} == set()
 
 
-def test_libraries_stay_in_their_packages() -> None:
+def test_libraries_are_imported_only_by_their_packages() -> None:
     wrong = [
         str(found)
         for found in foreign()
@@ -296,7 +296,7 @@ def test_the_lowest_layers_read_no_clock_and_open_no_file(package: str) -> None:
 
 
 @pytest.mark.parametrize("package", ["errors", "terms", "schema", "type_facts", "wire"])
-def test_lowest_layers_use_sys_only_for_constants(package: str) -> None:
+def test_the_lowest_layers_use_sys_only_for_constants(package: str) -> None:
     asked = {
         node.attr
         for name, tree in trees().items()
@@ -317,7 +317,7 @@ def test_http_does_not_import_arrow() -> None:
 GATHER = {"spark", "stream_io", "torch", "wire/calls", "wire/control"}
 
 
-def test_other_package_files_below_the_public_api_are_empty() -> None:
+def test_init_files_below_the_public_api_are_empty() -> None:
     """A Spark executor that imports one module must not load a whole package."""
     full = {
         path.parent.relative_to(ROOT).as_posix()
@@ -351,7 +351,7 @@ def test_a_public_class_name_is_defined_once() -> None:
     assert {name: found for name, found in places.items() if len(found) > 1} == {}
 
 
-def test_few_files_share_a_name() -> None:
+def test_at_most_two_modules_are_named_catalog() -> None:
     assert [path.stem for path in FILES.values()].count("catalog") <= 2
 
 
@@ -386,7 +386,7 @@ PUBLIC = ("odps_nb", "odps_nb.spark", "odps_nb.torch", "odps_nb.stream_io", "odp
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_a_module_lists_its_exports_if_it_is_public_or_exports_names_of_others(name: str) -> None:
+def test_a_module_defines_all_if_it_is_public_or_exports_imported_names(name: str) -> None:
     """Elsewhere, an underscore marks what is private to a module."""
     listed = exports(trees()[name])
     if name in PUBLIC:
@@ -426,7 +426,7 @@ def spelled_out(what: str) -> list[str]:
 
 @pytest.mark.gate(3)
 @pytest.mark.parametrize(("what", "unwanted"), LOADS, ids=[what for what, _ in LOADS])
-def test_package_loads_no_library_of_another(what: str, unwanted: tuple[str, ...]) -> None:
+def test_a_package_loads_no_library_of_other_packages(what: str, unwanted: tuple[str, ...]) -> None:
     code = (
         "import importlib, sys\n"
         "before = set(sys.modules)\n"

@@ -28,7 +28,7 @@ def test_an_interrupt_during_a_start_is_raised_when_the_thread_runs() -> None:
     assert signal.getsignal(signal.SIGINT) is handler
 
 
-def test_other_threads_start_threads_without_touching_signals() -> None:
+def test_threads_can_be_started_from_other_threads() -> None:
     ran = threading.Event()
     inner = threading.Thread(target=ran.set)
     outer = threading.Thread(target=start_thread, args=(inner,))

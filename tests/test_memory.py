@@ -219,7 +219,7 @@ def test_a_large_data_frame_needs_less_than_twice_the_size_of_its_rows(needed, o
 
 
 @pytest.mark.nightly  # large
-def test_rows_generated_during_a_write_are_not_collected(needed, odps, new_name):
+def test_rows_generated_during_a_write_are_not_buffered_completely(needed, odps, new_name):
     table = odps.create_table(new_name("made"), "id bigint")
     found = needed("write_rows", table=table.name.table)
     assert found["above_idle"] < ROWS_SIZE / 2  # a part of 64 MiB is assembled at a time

@@ -105,7 +105,7 @@ def test_the_source_distribution_is_the_checkout_without_the_fuzzing_corpus(
     assert found - {"PKG-INFO"} == checked_in(repo) - corpus
 
 
-def test_the_wheel_holds_the_library_and_its_labextension_and_nothing_else(
+def test_the_wheel_contains_only_the_library_and_its_labextension(
     repo: Path, built: dict[str, Path]
 ) -> None:
     (path,) = [path for name, path in built.items() if name.endswith(".whl")]

@@ -38,7 +38,7 @@ def test_the_notebook_stays_within_the_memory_of_binder(notebook: nbformat.Noteb
     assert notebook.cells[-1].source == "spark.stop()"
 
 
-def test_the_notebook_is_linked_from_the_pages(repo: Path):
+def test_the_pages_link_to_the_notebook(repo: Path):
     places = ["README.md", "notebooks/01_quickstart.ipynb", "tools/lab.py"]
     assert [place for place in places if NAME not in (repo / place).read_text("utf-8")] == []
 

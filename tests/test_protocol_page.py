@@ -76,19 +76,19 @@ def _wrong(text: str, sections: dict[str, str]) -> list[str]:
 
 
 @pytest.mark.nightly
-def test_every_citation_names_a_section_of_the_page():
+def test_every_citation_names_an_existing_section():
     sections = _sections(TEXT)
     wrong = {name: found for name, text in _pages() if (found := _wrong(text, sections))}
     assert not wrong
 
 
-def test_pages_that_are_named_are_in_the_repository():
+def test_cited_pages_are_in_the_repository():
     named = {page for _, text in _pages() for page in re.findall(r"``([\w./-]+\.md)``", text)}
     assert "docs/protocol.md" in named
     assert not [page for page in named if not (ROOT / page).exists()]
 
 
-def test_there_are_citations_to_check():
+def test_the_citation_check_finds_citations():
     assert sum(len(CITATION.findall(text)) for _, text in _pages()) > 100
 
 
@@ -210,7 +210,7 @@ DOCUMENTS = {
 
 
 @pytest.mark.parametrize("name", DOCUMENTS)
-def test_documents_on_the_page_are_parsed_by_the_wire_package(name):
+def test_the_wire_package_parses_documents_on_the_page(name):
     ((kind, shown),) = [(kind, text) for one, kind, text in NAMED.findall(TEXT) if one == name]
     spelled = DOCUMENTS[name].decode()
     if kind == "json":
@@ -232,13 +232,13 @@ def _section(number: str) -> str:
     return re.split(r"^#{2,3} ", TEXT.partition(f"### {number} ")[2], maxsplit=1, flags=re.M)[0]
 
 
-def test_type_numbers_on_the_page_agree_with_the_code():
+def test_type_numbers_on_the_page_equal_those_in_the_code():
     rows = [row for row in _section("3.11").splitlines() if re.match(r"\| \d", row)]
     shown = dict(pair for row in rows for pair in re.findall(r"(\d+) \| (\w+)", row))
     assert shown == {str(code.value): code.name for code in TypeCode if code >= 0}
 
 
-def test_error_codes_agree_with_the_embedded_service():
+def test_error_codes_on_the_page_equal_those_of_the_embedded_service():
     shown = {code for code in re.findall(r"`([\w-]+)`", _section("8.2")) if code != "Code"}
     used = {
         code

@@ -30,7 +30,7 @@ from odps_nb.errors import ArgumentError, NotFoundError
 from tests.support.signatures import PUBLIC, TYPES, callables, exported, snapshot, types_of
 
 SNAPSHOT = Path(__file__).with_name("public_api.txt")
-NEED_TORCH = {"Loader", "RowDataset"}  # in odps_nb.types, but torch is not installed here
+NEED_TORCH = {"Loader", "RowDataset"}  # in odps_nb.types, but this environment has no torch
 
 # Former words of parameters, and their current names.
 RETIRED = {
@@ -49,7 +49,7 @@ FACES += [odps_nb.connect, odps_nb.spark.read, odps_nb.spark.write, odps_nb.spar
 FACES += [odps_nb.spark.explain_sql, odps_nb.spark.blob_map, odps_nb.spark.with_blobs]
 
 
-def test_the_public_api_is_that_of_the_snapshot():
+def test_the_public_api_equals_the_snapshot():
     """A change on purpose: ``python -m tests.support.signatures > tests/public_api.txt``."""
     assert snapshot() == SNAPSHOT.read_text("utf-8").splitlines()
 
@@ -126,7 +126,7 @@ def _signatures(face: object) -> list[tuple[str, inspect.Signature]]:
 
 
 @pytest.mark.parametrize("face", [*FACES, OpenWrite], ids=lambda face: face.__name__)
-def test_each_concept_has_one_name(face):
+def test_retired_parameter_names_are_not_used(face):
     for name, signature in _signatures(face):
         for parameter in signature.parameters.values():
             assert parameter.name not in RETIRED, f"{name}: {RETIRED[parameter.name]}"

@@ -19,7 +19,7 @@ def blocks(repo: Path) -> list[str]:
 
 @pytest.fixture
 def environment(service, odps, monkeypatch):
-    """What the README assumes: settings in the environment. Its tables are dropped afterwards."""
+    """The environment that the README assumes. Its tables are dropped afterwards."""
     for name in SETTINGS:
         monkeypatch.setenv(f"ODPS_{name.upper()}", getattr(service, name))
     connect = odps_nb.connect  # the running service: starting a second one is slow
@@ -31,7 +31,7 @@ def environment(service, odps, monkeypatch):
         odps.drop_table(name, if_exists=True)
 
 
-def test_reading_and_writing_work_as_shown(blocks, environment):
+def test_the_examples_of_reading_and_writing_work_as_shown(blocks, environment):
     names: dict[str, object] = {}
     assert len(blocks) == 5
     for block in blocks[:3]:
@@ -49,7 +49,7 @@ def test_reading_and_writing_work_as_shown(blocks, environment):
 @pytest.mark.nightly
 @pytest.mark.spark
 @pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas")
-def test_spark_works_as_shown(blocks, environment, tmp_path, monkeypatch, spark_session):
+def test_spark_examples_work_as_shown(blocks, environment, tmp_path, monkeypatch, spark_session):
     monkeypatch.chdir(tmp_path)
 
     names: dict[str, object] = {}

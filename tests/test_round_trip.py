@@ -128,7 +128,7 @@ def test_every_type_is_unchanged_by_a_round_trip_as_pandas(everything):
     assert by_id(everything.read().to_arrow()).to_pylist() == table_of(TEXTS).to_pylist()
 
 
-def test_arrow_distinguishes_nan_and_null(odps, new_name):
+def test_arrow_reads_distinguish_nan_and_null(odps, new_name):
     table = odps.create_table(new_name("nan"), "id bigint, x double")
     table.write(pa.table({"id": [0, 1], "x": pa.array([float("nan"), None])}))
     nan, null = by_id(table.read().to_arrow()).column("x").to_pylist()
@@ -136,7 +136,7 @@ def test_arrow_distinguishes_nan_and_null(odps, new_name):
     assert null is None
 
 
-def test_dynamic_partitions_keep_their_values(odps, new_name):
+def test_values_of_dynamic_partitions_are_kept(odps, new_name):
     table = odps.create_table(
         new_name("parts"), "id bigint", partitioned_by="ds string, hour bigint"
     )
@@ -179,7 +179,7 @@ def references(table) -> list[str]:
 
 
 @pytest.mark.storage_api("blobs")
-def test_blobs_of_every_size_are_equal_byte_for_byte(odps, blobs):
+def test_blobs_of_every_size_are_returned_unchanged(odps, blobs):
     frame = pd.DataFrame({"id": range(len(SIZES)), "data": [content(size) for size in SIZES]})
     receipt = blobs.write(frame)
     assert (receipt.blobs, receipt.blob_bytes) == (len(SIZES), sum(SIZES))
@@ -198,7 +198,7 @@ def test_blobs_of_every_size_are_equal_byte_for_byte(odps, blobs):
 
 @pytest.mark.storage_api("blobs")
 @pytest.mark.parametrize("compression", ["zstd", "lz4"])
-def test_compressed_blobs_are_equal(odps, blobs, compression):
+def test_compressed_blobs_are_returned_unchanged(odps, blobs, compression):
     blobs.write(pa.table({"id": [0, 1], "data": [b"abc" * 5000, b""]}))
     found = list(odps.blobs(references(blobs)).fetch(compression=compression))
     assert [record.data for record in found] == [b"abc" * 5000, b""]
@@ -240,7 +240,7 @@ def test_blobs_are_written_from_bytes_files_and_other_blobs(odps, blobs, tmp_pat
 
 
 @pytest.mark.storage_api("blobs")
-def test_nested_blobs_are_equal(odps, blobs):
+def test_nested_blobs_are_returned_unchanged(odps, blobs):
     rows = [[{"b": b"1"}, {"b": None}, {"b": b""}], None, [], [None, {"b": b"\xff" * 5000}]]
     blobs.write(pd.DataFrame({"id": range(4), "many": rows}))
     column = blobs.blobs("many.element.b", limit=None)

@@ -78,7 +78,7 @@ def test_types_are_compared_and_pickled_by_value(type_: object) -> None:
     assert [other for other in TYPES if other == type_] == [type_]
 
 
-def test_every_type_has_its_code() -> None:
+def test_every_type_has_a_type_code() -> None:
     assert [type_.code.name for type_ in TYPES] == [
         "BIGINT",
         "DECIMAL",
@@ -90,7 +90,7 @@ def test_every_type_has_its_code() -> None:
     ]
 
 
-def test_schema_lists_data_then_partition_columns() -> None:
+def test_a_schema_lists_data_columns_before_partition_columns() -> None:
     assert SCHEMA.names == ("id", "Größe", "ds")
     assert [column.name for column in SCHEMA] == ["id", "Größe", "ds"]
     assert SCHEMA.all_columns == SCHEMA.columns + SCHEMA.partition_columns
@@ -98,26 +98,26 @@ def test_schema_lists_data_then_partition_columns() -> None:
     assert pickle.loads(pickle.dumps(SCHEMA)) == SCHEMA
 
 
-def test_ipython_shows_one_column_of_a_schema_per_line() -> None:
+def test_ipython_displays_one_column_of_a_schema_per_line() -> None:
     assert pretty(SCHEMA) == "id     bigint\nGröße  string\nds     string"
     assert pretty(TableSchema()) == "no columns"
 
 
-def test_empty_schema_is_a_schema() -> None:
+def test_an_empty_schema_is_allowed() -> None:
     assert (len(TableSchema()), TableSchema().names, list(TableSchema())) == (0, (), [])
 
 
 @pytest.mark.parametrize(("name", "found"), [("ID", "id"), ("grösse", "Größe"), ("DS", "ds")])
-def test_a_column_is_found_in_any_case(name: str, found: str) -> None:
+def test_a_column_is_found_in_any_letter_case(name: str, found: str) -> None:
     column = SCHEMA.find(name)
     assert column is not None
     assert column.name == found
 
 
-def test_a_missing_column_is_none() -> None:
+def test_looking_up_a_missing_column_returns_none() -> None:
     assert SCHEMA.find("nope") is None
 
 
-def test_column_has_the_defaults_of_the_protocol() -> None:
+def test_a_column_has_the_defaults_of_the_protocol() -> None:
     column = Column(name="a", type=BIGINT)
     assert (column.comment, column.nullable, column.column_id) == ("", True, None)

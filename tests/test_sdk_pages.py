@@ -22,7 +22,7 @@ MAXSTORAGE = "odps.maxstorage"
 
 @pytest.fixture
 def entry(service: Any, odps: Any) -> Iterator[Any]:
-    """What the blocks assume; the table that they create is dropped afterwards."""
+    """The variables that the blocks use; the table that they create is dropped afterwards."""
     from odps import ODPS
 
     yield ODPS(
@@ -57,7 +57,7 @@ def sections(heading: str) -> dict[str, set[str]]:
 
 
 @pytest.mark.nightly
-def test_every_name_of_the_older_classes_is_mapped(older: list[dict[str, Any]]) -> None:
+def test_the_page_maps_every_name_of_the_older_classes(older: list[dict[str, Any]]) -> None:
     version, classes, _ = older
     assert version == {"pyodps": older_pyodps.VERSION}
     there = sections(older_page.PART)
@@ -69,7 +69,7 @@ def test_every_name_of_the_older_classes_is_mapped(older: list[dict[str, Any]]) 
     assert not missing
 
 
-def test_every_name_of_maxstorage_is_mapped() -> None:
+def test_the_page_maps_every_name_of_maxstorage() -> None:
     import odps.maxstorage as sdk
 
     there = mentioned(older_page.part(MAXSTORAGE))
@@ -83,7 +83,7 @@ def test_every_name_of_maxstorage_is_mapped() -> None:
     assert not missing
 
 
-def test_our_classes_have_the_names_that_the_page_lists() -> None:
+def test_classes_of_odps_nb_have_the_names_that_the_page_lists() -> None:
     import odps_nb.stream_io as ours
 
     row = re.compile(r"^\| `([a-z]\w+)\(.*?\| (same|different|not available)", re.MULTILINE)
@@ -96,7 +96,7 @@ def test_our_classes_have_the_names_that_the_page_lists() -> None:
     assert checked > 30
 
 
-def test_names_of_odps_nb_on_the_page_exist() -> None:
+def test_odps_nb_names_on_the_page_exist() -> None:
     paths = set(re.findall(r"`(odps_nb(?:\.\w+)+)", older_page.PAGE.read_text("utf-8")))
     assert paths
     for path in paths:
@@ -127,7 +127,7 @@ def test_blocks_for_pyodps_have_equal_results_before_and_after(entry: Any) -> No
         assert found
 
 
-def test_common_calls_exist_in_both_libraries() -> None:
+def test_calls_that_the_page_compares_exist_in_both_libraries() -> None:
     import odps
     from odps.models import Instance
     from odps.models import Table as TheirTable

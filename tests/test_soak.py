@@ -11,7 +11,7 @@ from benchmarks.soak.__main__ import report, soak
 from benchmarks.soak.judge import BOUNDS, grown, table
 
 
-def test_growth_above_the_limit_is_named() -> None:
+def test_growth_above_the_limit_is_reported() -> None:
     steady = [{"round": n, "at": n, "kernel widgets": 3, "kernel uss bytes": 1e8} for n in range(9)]
     assert grown(steady) == []
     leaking = [{**one, "kernel widgets": one["round"]} for one in steady]
@@ -22,7 +22,7 @@ def test_growth_above_the_limit_is_named() -> None:
     assert "| kernel widgets | 3 | 3 | 3 | 0 |" in table(steady)
 
 
-def test_a_rise_while_caches_fill_is_not_reported_as_growth() -> None:
+def test_growth_while_caches_fill_is_not_reported() -> None:
     risen = [{"round": n, "kernel python objects": min(n, 3) * 1e6} for n in range(9)]
     assert grown(risen) == []
 
@@ -36,7 +36,7 @@ def test_too_few_measurements_give_no_verdict() -> None:
 @pytest.mark.kernel
 @pytest.mark.spark
 @pytest.mark.timeout(900)
-def test_twelve_rounds_leave_nothing_behind() -> None:
+def test_twelve_soak_rounds_show_no_growth() -> None:
     done = Counter[str]()
     jobs = {**work.DONE_BY, work.spark_anew: 100}  # grows only in the first round
     taken = list(soak(minutes=0, rounds=12, done=done, jobs=jobs))
@@ -48,7 +48,7 @@ def test_twelve_rounds_leave_nothing_behind() -> None:
 
 @pytest.mark.nightly
 @pytest.mark.kernel
-def test_views_that_are_not_closed_are_detected() -> None:
+def test_unclosed_views_are_reported_as_growth() -> None:
     def forgotten(front: work.Front, _: int) -> None:
         front.run("display(odps.table('media').blobs('content', limit=2))")
 

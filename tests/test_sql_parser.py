@@ -48,14 +48,14 @@ def functions() -> Iterator[str]:
 
 @pytest.mark.parametrize("call", CALLS)
 @pytest.mark.parametrize("door", DOORS)
-def test_a_call_on_which_the_parser_fails_raises_only_our_errors(door: str, call: str) -> None:
+def test_a_call_on_which_the_parser_fails_raises_only_odps_nb_errors(door: str, call: str) -> None:
     read, form = DOORS[door]
     read(form.format(call).encode())
 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("door", DOORS)
-def test_no_call_of_any_function_raises_an_error_of_the_parser(door: str) -> None:
+def test_calls_of_all_functions_raise_no_error_of_the_parser(door: str) -> None:
     read, form = DOORS[door]
     for name in sorted(set(functions())):
         for arguments in ARGUMENTS:
@@ -74,14 +74,14 @@ def test_text_on_which_the_parser_fails_raises_a_parse_error() -> None:
         sql_parser.parse("(" * 5000, "hive")
 
 
-def test_a_refused_condition_leaves_nothing_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
-    """sqlglot used to warn on stderr that Hive does not support this, while the error quoted it."""
+def test_a_refused_condition_logs_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    """sqlglot once logged a warning about syntax that Hive does not support."""
     with pytest.raises(ArgumentError, match="not supported"):
         RowFilter.parse("named_struct('a', 1) = 1", COLUMNS)
     assert not caplog.records
 
 
-def test_a_cast_keeps_its_length() -> None:
+def test_a_cast_to_char_or_varchar_keeps_its_length() -> None:
     """sqlglot silently parses CHAR(n) and VARCHAR(n) as STRING, as Spark does."""
     for text in ("cast(s as varchar(2)) = 'a'", "cast(s as array<char(2)>) = 'a'"):
         tree = sql_parser.parse(text, sql_parser.hive())[0]

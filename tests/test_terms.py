@@ -76,7 +76,7 @@ INJECTIONS = [
 
 @pytest.mark.parametrize("name", INJECTIONS)
 @pytest.mark.parametrize("part", ["project", "schema", "table"])
-def test_name_with_injection_in_it_is_refused(part: str, name: str) -> None:
+def test_a_name_that_could_inject_sql_or_a_path_is_refused(part: str, name: str) -> None:
     parts = {"project": "p", "schema": "s", "table": "t", part: name}
     with pytest.raises(ArgumentError, match=f"is not a valid {part} name") as caught:
         TableName(**parts)
@@ -86,14 +86,14 @@ def test_name_with_injection_in_it_is_refused(part: str, name: str) -> None:
 @pytest.mark.parametrize(
     "name", [n for n in INJECTIONS if n.strip().strip("`") == n and "." not in n]
 )
-def test_parsed_name_with_injection_in_it_is_refused(name: str) -> None:
+def test_a_parsed_name_that_could_inject_sql_or_a_path_is_refused(name: str) -> None:
     for text in (name, f"p.{name}", f"p.s.{name}", f"p.{name}.t"):
         with pytest.raises(ArgumentError):
             TableName.parse(text, project="p")
 
 
 @given(st.text())
-def test_any_text_becomes_a_name_of_word_characters_or_is_refused(text: str) -> None:
+def test_any_text_is_a_name_of_word_characters_or_is_refused(text: str) -> None:
     try:
         name = TableName.parse(text, project="p")
     except ArgumentError:
@@ -120,12 +120,12 @@ def test_a_name_is_completed_with_the_defaults_of_the_connection(text: str, expe
     assert str(TableName.parse(text, project="home", schema="dev")) == expected
 
 
-def test_name_with_four_parts_is_refused() -> None:
+def test_a_name_with_four_parts_is_refused() -> None:
     with pytest.raises(ArgumentError, match="is not a table name"):
         TableName.parse("a.b.c.d", project="p")
 
 
-def test_name_without_a_schema_has_none() -> None:
+def test_a_name_without_a_schema_has_no_default_schema() -> None:
     name = TableName(project="p", table="t")
     assert (name.schema, str(name)) == (None, "p.t")
     assert pickle.loads(pickle.dumps(name)) == name
@@ -150,7 +150,7 @@ def test_name_without_a_schema_has_none() -> None:
         ({}, ""),
     ],
 )
-def test_a_partition_is_created_from_each_form(value: object, expected: str) -> None:
+def test_a_partition_spec_is_created_from_each_form(value: object, expected: str) -> None:
     spec = PartitionSpec.of(value)  # type: ignore[arg-type]
     assert str(spec) == expected
     assert PartitionSpec.of(spec) == spec
@@ -230,7 +230,7 @@ def test_an_ambiguous_partition_value_is_refused(value: str) -> None:
 
 
 @given(st.text(st.sampled_from([*"ab3%+&#:.-_\xe9\u8868 ", *"".join(EDGES), *SIGNS]), max_size=4))
-def test_every_reader_parses_an_accepted_value_unchanged(value: str) -> None:
+def test_every_known_parser_returns_an_accepted_value_unchanged(value: str) -> None:
     if PartitionSpec((("ds", value),)).has_name:
         assert set(_readings(value)) == {value}
 
@@ -238,7 +238,7 @@ def test_every_reader_parses_an_accepted_value_unchanged(value: str) -> None:
 @pytest.mark.parametrize(
     "text", ["ds=' b'", "ds='b '", "ds='a,b'", 'ds="a/b"', "ds=\xa0b", "ds='b"]
 )
-def test_quotes_in_text_hold_a_value_exactly(text: str) -> None:
+def test_an_ambiguous_value_in_quotes_is_parsed_and_refused(text: str) -> None:
     with pytest.raises(ArgumentError, match="no request can express it") as caught:
         PartitionSpec.of(text)
     assert caught.value.code == "InvalidPartitionSpec"
@@ -253,19 +253,19 @@ def test_quotes_in_text_hold_a_value_exactly(text: str) -> None:
     ],
     ids=repr,
 )
-def test_value_of_a_mapping_that_has_several_spellings_is_refused(value: object) -> None:
+def test_a_mapping_value_with_several_spellings_is_refused(value: object) -> None:
     with pytest.raises(ArgumentError, match="'ds' has a value of type") as caught:
         PartitionSpec.of({"ds": value})
     assert "2024-01-01" in (caught.value.hint or "")
 
 
 @pytest.mark.parametrize("value", [3, 2.5, ["ds=1"], b"ds=1"])
-def test_an_invalid_value_of_a_partition_is_refused(value: object) -> None:
+def test_an_invalid_partition_value_is_refused(value: object) -> None:
     with pytest.raises(ArgumentError, match="is not a partition"):
         PartitionSpec.of(value)  # type: ignore[arg-type]
 
 
-def test_partial_spec_covers_its_partitions() -> None:
+def test_a_partial_spec_covers_its_partitions() -> None:
     day = PartitionSpec.of("ds=1")
     hour = PartitionSpec.of("ds=1,h=2")
     assert day.covers(hour)
@@ -275,7 +275,7 @@ def test_partial_spec_covers_its_partitions() -> None:
     assert not PartitionSpec.of("ds=2").covers(hour)
 
 
-def test_covered_by_many_specs_is_covered_by_one_of_them() -> None:
+def test_a_partition_is_covered_by_several_specs_if_one_of_them_covers_the_partition() -> None:
     wanted = [PartitionSpec.of(text) for text in ("ds=1", "ds=2,h=3", "h=4")]
     chosen = covered(wanted)
     for text in ("ds=1,h=1", "ds=2,h=3", "h=3,ds=2", "ds=2,h=2", "ds=3,h=4", "ds=2", "ds=3,h=3"):
@@ -307,7 +307,7 @@ def test_compression_is_parsed_from_text(value: str | None, expected: Compressio
 
 
 @pytest.mark.parametrize("value", ["gzip", "", 1, b"zstd", TimeUnit.NANO])
-def test_unknown_compression_names_the_known_ones(value: Any) -> None:
+def test_the_error_for_an_unknown_compression_lists_the_known_ones(value: Any) -> None:
     with pytest.raises(
         ArgumentError, match=f"unknown compression {re.escape(repr(value))}"
     ) as caught:
@@ -318,7 +318,7 @@ def test_unknown_compression_names_the_known_ones(value: Any) -> None:
     )
 
 
-def test_option_names_are_those_on_the_wire() -> None:
+def test_option_values_equal_those_in_requests() -> None:
     assert [mode.value for mode in SplitMode] == ["Size", "RowOffset", "Parallelism", "Bucket"]
     assert [mode.value for mode in WriteMode] == [
         "Batch",
@@ -329,7 +329,7 @@ def test_option_names_are_those_on_the_wire() -> None:
     assert all(status.value == status.name for status in SessionStatus)
 
 
-def test_splits_are_values_with_a_readable_name() -> None:
+def test_splits_are_values_with_a_readable_text() -> None:
     assert str(IndexSplit(3)) == "split 3"
     assert str(RowRangeSplit(10, 5)) == "rows 10…15"
     assert pickle.loads(pickle.dumps(RowRangeSplit(10, 5))) == RowRangeSplit(10, 5)
@@ -340,7 +340,7 @@ def test_splits_are_values_with_a_readable_name() -> None:
 
 
 @given(st.binary())
-def test_a_reference_has_one_value_in_all_forms(raw: bytes) -> None:
+def test_all_forms_of_a_blob_reference_have_the_same_value(raw: bytes) -> None:
     reference = BlobReference.from_raw(raw)
     assert reference.raw == raw
     assert reference.token == base64.b64encode(raw).decode()
@@ -349,7 +349,7 @@ def test_a_reference_has_one_value_in_all_forms(raw: bytes) -> None:
     assert pickle.loads(pickle.dumps(reference)) == reference
 
 
-def test_reference_of_the_protocol_is_parsed() -> None:
+def test_the_blob_reference_of_the_protocol_page_is_parsed() -> None:
     assert BlobReference.from_text("/wByZWYw").raw == bytes.fromhex("ff0072656630")
 
 
@@ -364,7 +364,7 @@ def test_text_that_is_not_padded_base64_is_refused(token: str | bytes) -> None:
     assert len(str(caught.value)) < 120
 
 
-def test_repr_of_a_reference_is_bounded() -> None:
+def test_the_repr_of_a_blob_reference_is_bounded() -> None:
     assert repr(BlobReference("AAAA")) == "BlobReference('AAAA')"
     assert len(repr(BlobReference("A" * 10**6))) < 60
 
@@ -391,7 +391,7 @@ def test_byte_counts_are_readable(count: float, text: str) -> None:
     assert format_bytes(count) == text
 
 
-def test_the_title_of_a_query_is_truncated_before_a_literal() -> None:
+def test_the_title_of_a_query_ends_before_its_first_literal() -> None:
     short = "select id\n  from orders"
     assert query_title(short) == "select id from orders"
     for literal in ("'two words or more'", '"two words or more"', "`two words or more`"):

@@ -175,7 +175,7 @@ def visitor(own_service: LocalService, tmp_path: Path, monkeypatch: pytest.Monke
 
 
 class Peak(threading.Thread):
-    """Adds up the memory of some processes and their children; ``most`` is the largest sum.
+    """Adds up the memory of processes and their children; ``most`` is the largest sum.
 
     Shared memory pages count once (PSS).
     """

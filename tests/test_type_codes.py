@@ -50,12 +50,12 @@ def one_of(code: TypeCode) -> OdpsType:
     return COMPOSED.get(code, PrimitiveType(code))
 
 
-def test_each_code_has_a_row_of_facts() -> None:
+def test_each_type_code_has_a_row_of_facts() -> None:
     assert set(TYPE_FACTS) == set(TypeCode)
 
 
 @pytest.mark.parametrize("code", TypeCode)
-def test_facts_of_a_type_name_existing_types(code: TypeCode) -> None:
+def test_the_facts_of_a_type_code_name_existing_types(code: TypeCode) -> None:
     facts = TYPE_FACTS[code]
     assert facts.kind in ValueKind.__members__
     assert not facts.spark or spark_type(one_of(code)).__class__.__name__ == facts.spark
@@ -74,11 +74,11 @@ def test_each_type_has_an_arrow_type_for_reads_and_writes(code: TypeCode) -> Non
         assert arrow_type(one_of(code), for_write=for_write) is not None
 
 
-def test_each_type_has_known_arrow_forms() -> None:
+def test_each_type_has_a_list_of_arrow_forms() -> None:
     assert set(stream_schema._FORMS) == set(TypeCode) - NESTED - {TypeCode.DECIMAL}
 
 
-def test_the_values_that_fit_each_type_are_known() -> None:
+def test_each_type_has_a_rule_for_the_values_that_fit() -> None:
     assert set(leaf._FITS) == set(TypeCode) - NESTED - UNREAD - {TypeCode.VECTOR}
 
 

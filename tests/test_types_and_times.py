@@ -268,14 +268,14 @@ NEW: list[tuple[str, list[Any]]] = [
 
 
 def new_table(odps: Connection, new_name: NewName) -> str:
-    def made(values: Any) -> str:
+    def generated(values: Any) -> str:
         frame = pa.table if isinstance(values, pa.Array) else pd.DataFrame
         table = odps.create_table(new_name("new"), frame({"c": values}))
         return format_type(table.schema.columns[0].type).upper().replace("`", "")
 
     def rows() -> Iterator[tuple[str, ...]]:
         for what, columns in NEW:
-            yield what, ", ".join(dict.fromkeys(made(one) for one in columns))
+            yield what, ", ".join(dict.fromkeys(generated(one) for one in columns))
 
     return markdown(("data in the column", "column type"), rows())
 
@@ -457,15 +457,17 @@ def zoned(profile) -> Iterator[Connection]:
 
 
 @pytest.fixture
-def made(odps, zoned, new_name) -> dict[str, str]:
+def generated(odps, zoned, new_name) -> dict[str, str]:
     return tables(odps, zoned, new_name)
 
 
 @pytest.mark.nightly
-def test_the_tables_of_the_page_agree_with_the_code(made):
+def test_the_tables_of_the_page_agree_with_the_code(generated):
     page = PAGE.read_text("utf-8")
-    told = {name: found[0] if (found := between(name).search(page)) else "" for name in made}
-    assert told == made, "run .venv/bin/python tests/test_types_and_times.py"
+    on_page = {
+        name: found[0] if (found := between(name).search(page)) else "" for name in generated
+    }
+    assert on_page == generated, "run .venv/bin/python tests/test_types_and_times.py"
 
 
 if __name__ == "__main__":

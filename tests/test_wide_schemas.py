@@ -1,7 +1,7 @@
-"""The work for a schema grows linearly with its columns, not quadratically.
+"""The work for a schema grows linearly with the number of columns.
 
-pyarrow creates the lists `types`, `names` and `columns` on each access. Reading one in a loop over
-the columns took a minute for 4,000 columns, for which a blob of one megabyte is enough.
+pyarrow creates the lists `types`, `names` and `columns` on each access. Reading such a list in a
+loop over 4,000 columns took a minute; a blob of one megabyte can have that many columns.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def repeated(loop: ast.AST) -> list[ast.AST]:
 
 
 def lists_made_in_loops(source: str) -> Iterator[int]:
-    """Iterate over the lines on which a loop takes one item of such a list."""
+    """Iterate over the lines on which a loop takes one item of one of these lists."""
     for loop in ast.walk(ast.parse(source)):
         for part in repeated(loop):
             for node in ast.walk(part):
@@ -46,14 +46,14 @@ def lists_made_in_loops(source: str) -> Iterator[int]:
                     yield node.lineno
 
 
-def test_the_rule_detects_a_quadratic_loop() -> None:
+def test_the_check_detects_a_quadratic_loop() -> None:
     assert list(lists_made_in_loops("[kind for n, kind in found if kind != came.types[n]]")) == [1]
     assert list(lists_made_in_loops("for n in found:\n    print(came.names[n])")) == [2]
     assert list(lists_made_in_loops("types = came.types\n[types[n] for n in found]")) == []
 
 
 @pytest.mark.nightly
-def test_no_loop_creates_a_list_of_all_columns_to_take_one(repo: Path) -> None:
+def test_loops_do_not_create_a_list_of_all_columns_to_use_one_item(repo: Path) -> None:
     found = [
         f"{path.relative_to(repo)}:{line}"
         for path in sorted((repo / "odps_nb").rglob("*.py"))

@@ -1,4 +1,4 @@
-"""Which tests run on accounts without the Storage API (tests/support/service/services.py)."""
+"""The choice of tests for accounts without the Storage API (tests/support/service/services.py)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def collected(repo: Path, *options: str) -> tuple[list[str], str]:
     return re.findall(rf"^{MODULE}::(\S+)", done.stdout, re.MULTILINE), done.stdout
 
 
-def test_a_module_marked_every_service_runs_for_each_set(repo: Path) -> None:
+def test_a_module_marked_every_service_runs_for_each_set_of_services(repo: Path) -> None:
     tests, _ = collected(repo)
     for services in ("all", "tunnel", "storage-v1"):
         assert f"test_a_limit_ends_the_read_exactly[{services}]" in tests
@@ -41,7 +41,7 @@ def test_a_run_without_the_storage_api_counts_deselected_tests(repo: Path, servi
     assert re.search(r"^ +1  in all$", printed, re.MULTILINE)
 
 
-def test_only_known_reasons_are_given(repo: Path) -> None:
+def test_tests_give_only_known_reasons_for_needing_the_storage_api(repo: Path) -> None:
     found = {
         reason
         for path in (repo / "tests").rglob("*.py")

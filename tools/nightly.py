@@ -113,8 +113,8 @@ def keep(steps: dict[str, Step], commit: str) -> None:
     PAGE.write_text(page(ordered, commit), "utf-8")
 
 
-def kept(commit: str) -> dict[str, Step]:
-    """Return the earlier steps that ran on this commit."""
+def earlier_steps(commit: str) -> dict[str, Step]:
+    """Return the results of earlier steps on this commit."""
     told = json.loads(KEPT.read_text("utf-8")) if KEPT.exists() else {}
     if told.get("commit") != commit:
         return {}
@@ -175,7 +175,7 @@ def main() -> int:
     if unknown := set(wanted) - set(STEPS):
         parser.error(f"unknown step {' or '.join(sorted(unknown))}; the steps are: {[*STEPS]}")
     commit = state()
-    steps = {} if "changes" in commit else kept(commit)
+    steps = {} if "changes" in commit else earlier_steps(commit)
     with tempfile.TemporaryDirectory() as place:
         for name in STEPS:
             if name in wanted:

@@ -1,6 +1,6 @@
 """Run it: ``python -m benchmarks.soak --minutes 60`` or ``--rounds 9``; `make soak`.
 
-Prints the figures of each third of the run; fails if one of them grew.
+Prints the resource figures of each third of the run; fails if one of them grew.
 """
 
 from __future__ import annotations

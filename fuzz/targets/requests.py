@@ -44,7 +44,7 @@ def storage_requests(data: bytes) -> None:
 
 
 def control_requests(data: bytes) -> None:
-    """Any control plane request is decoded to such a value, raises an error, or is unknown."""
+    """A control plane request is unknown, raises an error, or is a value that survives encoding."""
     wire = _request(data)
     if wire is not None:
         _same_again(wire, decode_control)
@@ -61,7 +61,7 @@ def _same_again(wire: WireRequest, decode: Any) -> None:
         return
     try:
         written = found.encode()
-    except ArgumentError:  # our client never sends such a request
+    except ArgumentError:  # odps_nb never sends this request
         return
     again = decode(written)
     if isinstance(found, SubmitSql):  # encoding adds a missing final semicolon

@@ -1,4 +1,4 @@
-"""The folder of verified blobs: bounded, private, shared by processes, never wrong."""
+"""The folder of verified blobs: bounded, private, shared by processes, and correct."""
 
 import os
 import random
@@ -32,7 +32,7 @@ def keep(cache: BlobCache, number: int, size: int = 1000) -> bool:
     return cache.keep(reference(number), size, [content(number, size)])
 
 
-def found(cache: BlobCache, number: int) -> bytes | None:
+def cached(cache: BlobCache, number: int) -> bytes | None:
     blob = cache.find(reference(number))
     if blob is None:
         return None
@@ -49,17 +49,17 @@ def cache(tmp_path):
     return BlobCache(tmp_path / "deep" / "blobs", SERVICE, limit=100_000)
 
 
-def test_a_cached_blob_is_found(cache):
-    assert found(cache, 1) is None
+def test_a_cached_blob_is_returned(cache):
+    assert cached(cache, 1) is None
     assert keep(cache, 1)
     assert cache.keep(reference(2), 4, [b"ab", b"", b"cd"])
     assert cache.keep(reference(3), 0, [])
-    assert (found(cache, 1), found(cache, 2), found(cache, 3)) == (content(1), b"abcd", b"")
+    assert (cached(cache, 1), cached(cache, 2), cached(cache, 3)) == (content(1), b"abcd", b"")
     assert str(cache.folder) in repr(cache)
     assert cache.size == 1004 + 3 * 56
 
 
-def test_folder_and_files_are_private(cache):
+def test_the_folder_and_its_files_are_private(cache):
     before = os.umask(0o000)
     try:
         keep(cache, 1)
@@ -71,11 +71,11 @@ def test_folder_and_files_are_private(cache):
     assert stat.S_IMODE(cache.folder.stat().st_mode) == 0o700
     assert reference(1).token not in path.name
     cache.folder.chmod(0o755)  # other users could read it
-    assert found(cache, 1) == content(1)
+    assert cached(cache, 1) == content(1)
     assert stat.S_IMODE(cache.folder.stat().st_mode) == 0o700
 
 
-def test_a_link_is_never_followed(cache, caplog, tmp_path):
+def test_a_symbolic_link_as_the_cache_folder_is_refused(cache, caplog, tmp_path):
     """Attack 6: another user creates the folder before the cache does."""
     theirs = tmp_path / "theirs"
     theirs.mkdir(mode=0o755)
@@ -86,10 +86,10 @@ def test_a_link_is_never_followed(cache, caplog, tmp_path):
     assert any("it is a link" in one for one in caplog.messages)
 
 
-def test_a_folder_that_others_may_write_to_is_never_used(cache, caplog):
+def test_a_folder_is_refused_if_other_users_can_write_to_it(cache, caplog):
     keep(cache, 1)
     cache.folder.chmod(0o777)
-    assert found(cache, 1) is None
+    assert cached(cache, 1) is None
     assert not keep(cache, 2)
     assert any("another user owns it or can write" in one for one in caplog.messages)
 
@@ -99,13 +99,13 @@ def test_the_least_recently_used_entries_are_removed_first(tmp_path):
     for number in range(12):
         keep(cache, number)
         os.utime(cache._path(cache._key(reference(number))), (number, number))
-    assert found(cache, 0) == content(0)  # used just now
+    assert cached(cache, 0) == content(0)  # used just now
     for number in range(12, 20):
         keep(cache, number)
         assert cache.size <= 16_000 + 16_000 // 16 + 1056
-    assert found(cache, 0) == content(0)
-    assert found(cache, 19) == content(19)
-    assert found(cache, 1) is None
+    assert cached(cache, 0) == content(0)
+    assert cached(cache, 19) == content(19)
+    assert cached(cache, 1) is None
     assert not keep(cache, 30, 5000)  # more than a quarter of the limit
 
 
@@ -124,13 +124,13 @@ def test_every_flipped_bit_and_truncation_is_detected(tmp_path):
         bad = bytearray(whole)
         bad[at // 8] ^= 1 << at % 8
         path.write_bytes(bad)
-        assert found(cache, 1) is None
+        assert cached(cache, 1) is None
         assert not path.exists()
     for size in range(len(whole)):
         path.write_bytes(whole[:size])
-        assert found(cache, 1) is None
+        assert cached(cache, 1) is None
     path.write_bytes(whole + b"\0")
-    assert found(cache, 1) is None
+    assert cached(cache, 1) is None
 
 
 def test_a_cached_file_under_the_name_of_another_is_not_returned(cache):
@@ -138,16 +138,16 @@ def test_a_cached_file_under_the_name_of_another_is_not_returned(cache):
     keep(cache, 2)
     one, two = (cache._path(cache._key(reference(n))) for n in (1, 2))
     one.replace(two)
-    assert found(cache, 2) is None
+    assert cached(cache, 2) is None
     two.symlink_to(__file__)
-    assert found(cache, 2) is None
+    assert cached(cache, 2) is None
 
 
 def test_disk_errors_are_not_raised(tmp_path):
     (tmp_path / "file").write_bytes(b"")
     cache = BlobCache(tmp_path / "file" / "blobs", SERVICE, limit=100_000)
     assert not keep(cache, 1)
-    assert found(cache, 1) is None
+    assert cached(cache, 1) is None
     assert cache.clear() == cache.size == 0
 
 
@@ -155,7 +155,7 @@ def test_a_blob_is_not_cached_if_the_disk_would_be_nearly_full(cache, monkeypatc
     keep(cache, 1)
     monkeypatch.setattr(blob_cache, "SPARE", shutil.disk_usage(cache.folder).total)
     assert not keep(cache, 2)
-    assert (found(cache, 1), found(cache, 2)) == (content(1), None)
+    assert (cached(cache, 1), cached(cache, 2)) == (content(1), None)
 
 
 def test_a_full_disk_leaves_no_partial_file(cache):
@@ -171,7 +171,7 @@ def test_a_full_disk_leaves_no_partial_file(cache):
     assert keep(cache, 1, 20_000)
 
 
-def test_an_error_of_the_source_of_bytes_leaves_nothing_behind(cache):
+def test_an_error_while_a_blob_arrives_leaves_no_file(cache):
     def broken():
         yield b"some"
         raise KeyboardInterrupt
@@ -196,7 +196,7 @@ def test_files_of_a_killed_process_are_removed_after_an_hour(cache):
     assert list(cache.folder.iterdir()) == [foreign]
 
 
-def test_an_open_blob_outlives_its_file(cache):
+def test_an_open_blob_can_be_read_after_its_file_was_deleted(cache):
     keep(cache, 1)
     blob = cache.find(reference(1))
     cache.clear()
@@ -218,7 +218,7 @@ def test_processes_and_threads_never_see_a_partial_file(tmp_path):
                 keep(cache, number, 9000)
             elif drawn.random() < 0.02:
                 cache.clear()
-            elif found(cache, number) not in (None, content(number, 9000)):
+            elif cached(cache, number) not in (None, content(number, 9000)):
                 return False
         return True
 

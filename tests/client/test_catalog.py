@@ -132,7 +132,7 @@ def test_a_definition_at_the_limits_is_accepted():
 
 
 @pytest.mark.parametrize("name", ["größe", "1t"])
-def test_an_invalid_table_name_is_refused(name):
+def test_a_table_with_an_invalid_name_is_not_created(name):
     with pytest.raises(ArgumentError, match=f"'{name}' is not a valid table name"):
         create_table_sql(TableName(project="p", table=name), schema("id bigint"), PLAIN)
 
@@ -191,7 +191,7 @@ def test_a_lifecycle_is_a_number_of_days(days):
 
 
 @given(st.text(max_size=40))
-def test_comments_cannot_end_their_quotes(comment):
+def test_quotes_in_comments_are_escaped(comment):
     made = create_table_sql(
         TABLE, TableSchema(columns=(Column(name="a", type=STRING, comment=comment),)), PLAIN
     )
@@ -246,7 +246,7 @@ def test_a_missing_table_suggests_others():
     assert "table p.order" in caught.value.notes
 
 
-def test_a_server_error_is_not_repeated_for_each_table():
+def test_after_a_server_error_tables_are_not_requested_one_by_one():
     unknown = "NoneType"  # `decode_control` does not know requests for several tables
     with (
         ControlService(**{unknown: [fail(500, "InternalServerError")]}) as service,
@@ -342,9 +342,7 @@ def test_partitions_are_listed_page_by_page():
         ({}, ("id",), None),
     ],
 )
-def test_a_refused_read_needs_a_query_if_the_storage_api_does_not_read_the_table(
-    facts, columns, why
-):
+def test_reading_an_external_or_object_table_suggests_a_query(facts, columns, why):
     """``docs/protocol.md`` section 3.1, and evidence 209 (object tables: Java SDK, 0.51.0).
 
     The embedded service has neither external nor object tables.

@@ -87,7 +87,7 @@ def test_a_deadline_shorter_than_the_time_outs_is_refused_with_a_hint(name):
     ClientOptions(**{name: 60, "deadline": 60, "retries": 0})
 
 
-def test_options_are_a_frozen_value_with_keywords_only():
+def test_client_options_are_frozen_and_accept_only_keywords():
     with pytest.raises(dataclasses.FrozenInstanceError):
         OTHER.retries = 5
     with pytest.raises(ArgumentError, match="by keyword"):
@@ -149,7 +149,7 @@ def test_connect_takes_client_options_from_its_argument_a_profile_or_the_environ
         ("timeout = 3", "timeout"),
     ],
 )
-def test_a_wrong_line_of_a_profile_is_an_error_that_names_it(profiles, line, option):
+def test_an_invalid_option_in_a_profile_raises_an_error_that_names_it(profiles, line, option):
     key = line.split(" ")[0]
     kept = [one for one in FILE.splitlines() if not one.startswith(f"{key} ")]
     profiles.write_text("\n".join([*kept, line]))
@@ -159,7 +159,7 @@ def test_a_wrong_line_of_a_profile_is_an_error_that_names_it(profiles, line, opt
     assert caught.value.hint
 
 
-def test_a_wrong_variable_is_an_error_that_names_it(monkeypatch):
+def test_an_invalid_environment_variable_raises_an_error_that_names_it(monkeypatch):
     monkeypatch.setenv("ODPS_RETRIES", "many")
     with pytest.raises(ConfigError, match="retries is 'many'; it must be a number") as caught:
         odps_nb.connect(**KEYS)
@@ -176,7 +176,7 @@ def test_an_invalid_value_of_client_options_is_refused(value):
 # -- where they go ----------------------------------------------------------------------------
 
 
-def test_client_options_are_part_of_a_profile_and_shown_if_they_differ():
+def test_the_repr_of_a_profile_shows_client_options_that_differ_from_the_defaults():
     profile = Profile(**KEYS, client_options=OTHER)
     assert Profile.from_options(profile.as_options()) == profile
     assert profile.as_settings()["read_timeout"] == "20.0"
@@ -197,7 +197,7 @@ def test_client_options_are_sent_to_tasks(odps: Connection):
         assert dict(split.settings)["read_timeout"] == "20.0"
 
 
-def test_a_client_has_the_options_of_its_profile_or_its_own():
+def test_a_client_uses_its_own_options_or_those_of_its_profile():
     profile = Profile(**KEYS, client_options=OTHER)
     with StorageClient(profile) as storage:
         assert storage.options == OTHER

@@ -50,7 +50,7 @@ def write(odps: Connection) -> None:
     assert odps.table("t").write(MINE).rows == 3
 
 
-OPERATIONS: dict[str, Callable[[Connection], None]] = {
+OPERATIONS: dict[str, Callable[[Connection], object]] = {
     "read": read,
     "result": result,
     "write": write,
@@ -110,7 +110,7 @@ def watched() -> Iterator[Callable[..., Watched]]:
 @pytest.mark.parametrize("operation", OPERATIONS)
 @pytest.mark.parametrize(("services", "form"), CASES)
 @pytest.mark.gate(6)
-def test_the_first_operation_falls_back_and_the_connection_remembers_it(
+def test_after_the_first_operation_falls_back_the_connection_keeps_the_fallback(
     account: Callable[[str, str], LocalService],
     watched: Callable[..., Watched],
     caplog: pytest.LogCaptureFixture,
@@ -150,7 +150,7 @@ def test_every_later_operation_uses_the_service_that_the_first_one_found(
     assert sent[Transfer.TUNNEL]  # at least the result was read
 
 
-def test_an_account_with_all_services_refuses_nothing(
+def test_with_all_services_no_request_is_refused(
     account: Callable[..., LocalService], watched: Callable[..., Watched]
 ) -> None:
     one = watched(account("storage,storage-v1,tunnel"))
@@ -167,7 +167,7 @@ def test_an_account_with_all_services_refuses_nothing(
     ("services", "used"),
     [("tunnel", Transfer.TUNNEL), ("storage-v1,tunnel", Transfer.STORAGE_V1)],
 )
-def test_a_receipt_and_the_progress_say_which_service_and_why(
+def test_a_receipt_and_the_progress_name_the_service_and_the_reason(
     account: Callable[..., LocalService], services: str, used: Transfer
 ) -> None:
     watcher = Watcher()
@@ -188,7 +188,7 @@ def test_a_receipt_and_the_progress_say_which_service_and_why(
 @pytest.mark.parametrize("operation", ["read", "write"])
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.gate(4)
-def test_with_storage_only_the_error_names_each_service_that_refused(
+def test_with_transfer_storage_the_error_names_each_service_that_refused(
     account: Callable[[str, str], LocalService],
     watched: Callable[..., Watched],
     form: str,
@@ -209,7 +209,7 @@ def test_with_storage_only_the_error_names_each_service_that_refused(
     assert "open storage" in (caught.value.hint or "")
 
 
-def test_with_storage_only_results_are_not_read_without_it(
+def test_with_transfer_storage_results_are_not_read_without_the_storage_api(
     account: Callable[..., LocalService], watched: Callable[..., Watched]
 ) -> None:
     one = watched(account("tunnel"), transfer="storage")
@@ -221,7 +221,7 @@ def test_with_storage_only_results_are_not_read_without_it(
 
 
 @pytest.mark.parametrize("services", [*ACCOUNTS, "storage,storage-v1,tunnel"])
-def test_with_tunnel_only_nothing_is_sent_to_the_storage_api(
+def test_with_transfer_tunnel_nothing_is_sent_to_the_storage_api(
     account: Callable[..., LocalService], watched: Callable[..., Watched], services: str
 ) -> None:
     one = watched(account(services), transfer="tunnel")
@@ -249,37 +249,29 @@ def missing_table(odps: Connection) -> None:
     odps.table("nothing_here").read().to_arrow()
 
 
-def missing_table_of_write(odps: Connection) -> None:
-    odps.table("nothing_here").write(MINE)
-
-
-def missing_partition(odps: Connection) -> None:
-    odps.table("parts").read(partitions="p=none").to_arrow()
-
-
-def missing_column(odps: Connection) -> None:
-    odps.table("t").read(columns=["nope"]).to_arrow()
-
-
-def wrong_partition_key(odps: Connection) -> None:
-    odps.table("parts").read(partitions="q=1").to_arrow()
-
-
-def partition_of_a_plain_table(odps: Connection) -> None:
-    odps.table("t").write(MINE, partition="p=1")
-
-
-OWN: dict[str, tuple[Callable[[Connection], None], type[OdpsNbError]]] = {
+OWN: dict[str, tuple[Callable[[Connection], object], type[OdpsNbError]]] = {
     "missing table": (missing_table, NotFoundError),
-    "missing table of a write": (missing_table_of_write, NotFoundError),
-    "missing partition": (missing_partition, NotFoundError),
-    "missing column": (missing_column, OdpsNbError),
-    "wrong partition key": (wrong_partition_key, OdpsNbError),
-    "partition of a plain table": (partition_of_a_plain_table, OdpsNbError),
+    "missing table of a write": (
+        lambda odps: odps.table("nothing_here").write(MINE),
+        NotFoundError,
+    ),
+    "missing partition": (
+        lambda odps: odps.table("parts").read(partitions="p=none").to_arrow(),
+        NotFoundError,
+    ),
+    "missing column": (lambda odps: odps.table("t").read(columns=["nope"]).to_arrow(), OdpsNbError),
+    "wrong partition key": (
+        lambda odps: odps.table("parts").read(partitions="q=1").to_arrow(),
+        OdpsNbError,
+    ),
+    "partition of a plain table": (
+        lambda odps: odps.table("t").write(MINE, partition="p=1"),
+        OdpsNbError,
+    ),
 }
 
 
-def refused(odps: Connection, operation: Callable[[Connection], None]) -> tuple[type, str | None]:
+def refused(odps: Connection, operation: Callable[[Connection], object]) -> tuple[type, str | None]:
     with pytest.raises(OdpsNbError) as caught:
         operation(odps)
     return type(caught.value), getattr(caught.value, "code", None)
@@ -288,7 +280,7 @@ def refused(odps: Connection, operation: Callable[[Connection], None]) -> tuple[
 @pytest.mark.parametrize("case", OWN)
 @pytest.mark.parametrize("services", ACCOUNTS)
 @pytest.mark.gate(4)
-def test_an_error_of_the_request_is_the_same_by_every_service_and_not_remembered(
+def test_an_error_of_a_request_is_the_same_for_every_service_and_does_not_change_the_choice(
     account: Callable[..., LocalService],
     watched: Callable[..., Watched],
     services: str,
@@ -337,7 +329,7 @@ def as_key(service: LocalService, name: str, **more: Any) -> Connection:
 
 @pytest.mark.parametrize(("key", "operation"), [("reader", "write"), ("analyst", "read")])
 @pytest.mark.parametrize("services", ACCOUNTS)
-def test_a_missing_permission_raises_the_same_error_and_is_not_cached(
+def test_a_missing_permission_raises_the_same_error_and_does_not_change_the_choice(
     guarded: dict[str, LocalService], services: str, key: str, operation: str
 ) -> None:
     with as_key(guarded["storage,storage-v1,tunnel"], key) as everything:
@@ -374,7 +366,7 @@ def test_errors_for_blobs_and_changes_name_the_missing_service(
     account: Callable[..., LocalService],
     services: str,
     transfer: str,
-    operation: Callable[[Connection], None],
+    operation: Callable[[Connection], object],
 ) -> None:
     with connected(account(services), transfer=transfer) as odps:
         if not odps.table("pictures").exists():
@@ -389,7 +381,9 @@ def test_errors_for_blobs_and_changes_name_the_missing_service(
         read(odps)  # an error of one operation does not affect others
 
 
-def test_columns_beside_a_blob_are_read_by_the_tunnel(account: Callable[..., LocalService]) -> None:
+def test_the_other_columns_of_a_table_with_a_blob_are_read_by_the_tunnel(
+    account: Callable[..., LocalService],
+) -> None:
     with connected(account("tunnel")) as odps:
         odps.create_table("beside", "id bigint, picture blob")
         assert odps.table("beside").read(columns=["id"]).to_arrow().schema.names == ["id"]
@@ -399,7 +393,7 @@ def test_columns_beside_a_blob_are_read_by_the_tunnel(account: Callable[..., Loc
 
 
 @pytest.mark.parametrize("services", ACCOUNTS)
-def test_a_result_of_a_key_that_may_only_query_is_limited(
+def test_a_result_is_limited_if_the_key_may_only_query(
     guarded: dict[str, LocalService], services: str
 ) -> None:
     with as_key(guarded[services], "analyst") as odps:
@@ -413,7 +407,7 @@ def test_a_statement_without_a_result_has_no_rows(account: Callable[..., LocalSe
         assert (found.num_rows, found.num_columns) == (0, 0)
 
 
-def test_a_missing_instance_is_not_a_refusal(account: Callable[..., LocalService]) -> None:
+def test_a_missing_instance_keeps_the_choice(account: Callable[..., LocalService]) -> None:
     with connected(account("tunnel")) as odps:
         with pytest.raises((NotFoundError, InvalidRequestError)):
             odps.result("20261128000000000gnothing").to_arrow()

@@ -1,4 +1,4 @@
-"""The same blob bytes read by pyodps and odps_nb: pyodps' data if correct, else an error."""
+"""odps_nb returns the same blob data as pyodps if the data is correct, or raises an error."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ EVERY = pytest.mark.parametrize("case", CASES, ids=[case.title for case in CASES
 
 @EVERY
 @pytest.mark.parametrize("stream", [False, True], ids=["records", "streamed"])
-def test_our_readers_return_the_data_or_a_typed_error(case: Case, stream: bool) -> None:
+def test_readers_of_odps_nb_return_data_or_raise_a_typed_error(case: Case, stream: bool) -> None:
     expected = case.ours
     if stream and case.count == 0 and expected == []:
         expected = [(b"", None)]  # for no blobs, the reader returns one empty read, as in pyodps
@@ -42,7 +42,7 @@ def test_our_readers_return_the_data_or_a_typed_error(case: Case, stream: bool) 
 
 
 @EVERY
-def test_pyodps_behaves_as_the_table_states(case: Case) -> None:
+def test_pyodps_behaves_as_listed(case: Case) -> None:
     for result, expected in (
         (read_theirs(case, stream=False), case.theirs),
         (read_theirs(case, stream=True), case.theirs_streamed),
@@ -55,18 +55,18 @@ def test_pyodps_behaves_as_the_table_states(case: Case) -> None:
 
 
 @EVERY
-def test_if_pyodps_returns_data_ours_agrees_or_raises(case: Case) -> None:
+def test_if_pyodps_returns_data_odps_nb_returns_the_same_or_raises_an_error(case: Case) -> None:
     theirs, ours = read_theirs(case, stream=False), read_ours(case, stream=False)
     if not isinstance(theirs, type) and not isinstance(ours, type):
         lost = [blob for blob in theirs if blob not in ours]
         assert theirs == ours or len(ours) > len(theirs) or lost == [(b"first ", None)]
 
 
-def test_the_table_in_the_docs_lists_these_cases() -> None:
+def test_the_page_in_the_docs_lists_the_tested_cases() -> None:
     assert DOCUMENT.read_text(encoding="utf-8") == document()
 
 
-def test_after_an_error_pyodps_continues_and_ours_raises() -> None:
+def test_after_an_error_pyodps_continues_and_odps_nb_raises_an_error() -> None:
     body = encode_blocks(b"\xff" * 8 + framed(b"one", b"two"))
     theirs = PyodpsIterator(io.BytesIO(body), expected_count=2)
     with pytest.raises(pyodps_error()):

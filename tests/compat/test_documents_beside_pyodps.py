@@ -44,9 +44,7 @@ def answer(status: int, body: bytes, request_id: str) -> requests.Response:
 
 @pytest.mark.parametrize("encode", [encode_error_json, encode_error_xml])
 @pytest.mark.parametrize("code", STATUS_OF_CODE)
-def test_error_reaches_the_stock_client_with_class_code_and_request_id(
-    encode: Any, code: str
-) -> None:
+def test_the_stock_client_decodes_code_and_request_id_of_errors(encode: Any, code: str) -> None:
     body = encode(code, "what <failed> & why", "r-1")
     error = parse_response(answer(STATUS_OF_CODE[code], body, "r-1"))
     assert isinstance(error, getattr(odps.errors, code, odps.errors.ODPSError))
@@ -56,7 +54,7 @@ def test_error_reaches_the_stock_client_with_class_code_and_request_id(
     assert "what <failed> & why" in str(error)
 
 
-def test_stock_client_reads_the_numbers_of_a_skewed_clock() -> None:
+def test_the_stock_client_parses_the_error_about_a_skewed_clock() -> None:
     credentials = Credentials(access_id="id", access_key="key")
     headers = sign(
         "GET", "http://h/x", {}, endpoint="http://h", credentials=credentials, now=1763676245
@@ -76,16 +74,11 @@ def normal(text: str) -> str:
 
 
 @given(plain_types)
-def test_type_text_means_the_same_to_the_stock_client(type_: OdpsType) -> None:
+def test_the_stock_client_parses_type_text_in_the_same_way(type_: OdpsType) -> None:
     text = format_type(type_)
     theirs = normal(str(validate_data_type(text)))
     # The stock client omits a scale of 0.
     assert theirs == normal(text).replace(",0)", ")") or theirs == normal(text)
-
-
-def has_struct(type_: OdpsType) -> bool:
-    """The stock client fails on blob ids of a STRUCT (``docs/protocol.md`` section 10.1)."""
-    return "struct<" in format_type(type_)
 
 
 BLOB = PrimitiveType(TypeCode.BLOB)
@@ -96,7 +89,7 @@ BLOB = PrimitiveType(TypeCode.BLOB)
 @example(TableSchema(columns=(Column(name="a", type=MapType(BLOB, BLOB)),)))
 @example(TableSchema(columns=(Column(name="a", type=MapType(ArrayType(BLOB), BLOB)),)))
 @example(TableSchema(columns=(Column(name="a", type=ArrayType(MapType(BLOB, ArrayType(BLOB)))),)))
-def test_schemas_mean_the_same_to_the_stock_client(schema: TableSchema) -> None:
+def test_the_stock_client_decodes_schemas_in_the_same_way(schema: TableSchema) -> None:
     full = WriteSchema.of(schema)
 
     flat = ReadSchema.from_dict(json.loads(json.dumps(encode_flat(full.schema))))
@@ -110,12 +103,13 @@ def test_schemas_mean_the_same_to_the_stock_client(schema: TableSchema) -> None:
         if path.split(".")[0] in {c.name for c in schema.columns}
     }
     assert nested.nested_column_ids == ours
-    if not any(has_struct(column.type) for column in schema.columns):
+    # the stock client fails on blob ids of a STRUCT (``docs/protocol.md`` section 10.1)
+    if not any("struct<" in format_type(column.type) for column in schema.columns):
         blobs = {path: n for path, n in full.blob_ids.items() if path in ours}
         assert nested.find_all_blob_column_ids() == blobs
 
 
-def test_every_type_code_means_the_same_to_the_stock_client() -> None:
+def test_the_stock_client_decodes_every_type_code_in_the_same_way() -> None:
     from odps.maxstorage.models.types import _TYPE_CODE_MAP
 
     theirs = {

@@ -20,30 +20,30 @@ pytestmark = pytest.mark.compat
 
 
 @pytest.fixture(scope="module")
-def said(
+def job_results(
     run_older: Callable[..., list[dict[str, Any]]], empty_service: LocalService
 ) -> list[dict[str, Any]]:
     return run_older(older_jobs.__name__, empty_service)
 
 
-def test_the_older_version_was_run(said: list[dict[str, Any]]) -> None:
+def test_all_jobs_ran_with_the_older_pyodps(job_results: list[dict[str, Any]]) -> None:
     import odps
 
-    assert said[0] == {"pyodps": older_pyodps.VERSION}
+    assert job_results[0] == {"pyodps": older_pyodps.VERSION}
     assert odps.__version__ != older_pyodps.VERSION
-    assert [(one["job"], one["version"]) for one in said[1:]] == list(older_jobs.JOBS)
+    assert [(one["job"], one["version"]) for one in job_results[1:]] == list(older_jobs.JOBS)
 
 
 @pytest.mark.parametrize(("job", "version"), older_jobs.JOBS)
-def test_each_job_of_the_older_module_succeeds(
-    said: list[dict[str, Any]], job: str, version: str
+def test_each_job_of_the_older_pyodps_module_succeeds(
+    job_results: list[dict[str, Any]], job: str, version: str
 ) -> None:
-    (found,) = [one for one in said[1:] if (one["job"], one["version"]) == (job, version)]
+    (found,) = [one for one in job_results[1:] if (one["job"], one["version"]) == (job, version)]
     if found["trouble"] is not None:
         pytest.fail(found["trouble"], pytrace=False)
 
 
-def test_if_pyodps_cannot_be_fetched_the_reason_is_reported_and_nothing_remains(
+def test_if_the_older_pyodps_cannot_be_installed_the_reason_is_reported_and_no_file_remains(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(older_pyodps, "ROOT", tmp_path)

@@ -44,7 +44,9 @@ def test_rows_are_written_to_the_partitions_of_their_times(
 
 
 @pytest.mark.parametrize("overwrite", [False, True])
-def test_the_result_of_a_query_is_written(entry: ODPS, name: str, *, overwrite: bool) -> None:
+def test_the_result_of_a_query_is_written_to_the_computed_partitions(
+    entry: ODPS, name: str, *, overwrite: bool
+) -> None:
     source = entry.create_table(f"{name}_source", "ts timestamp, a string")
     with source.open_writer() as writer:
         writer.write([[one, note] for one, note in zip(TIMES, NOTES, strict=True)])

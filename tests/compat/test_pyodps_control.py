@@ -62,7 +62,7 @@ def test_the_rows_of_a_query_can_be_read_in_each_way(entry: ODPS) -> None:
         assert sorted(reader.to_pandas()["a"]) == [1, 2]
 
 
-def test_two_jobs_with_one_id_of_the_caller_are_one_instance(entry: ODPS, name: str) -> None:
+def test_two_jobs_with_the_same_id_of_the_caller_are_one_instance(entry: ODPS, name: str) -> None:
     """Evidence 163: ``unique_identifier_id``, which the job's document returns."""
     entry.execute_sql(f"create table {name} (n bigint)")
     text, guid = f"insert into {name} values (1)", str(uuid.uuid4())
@@ -90,7 +90,7 @@ def test_results_of_show_are_text(entry: ODPS, name: str) -> None:
         instance.open_reader(tunnel=True)
 
 
-def test_the_last_partition_with_rows_is_found(entry: ODPS, name: str) -> None:
+def test_the_greatest_partition_with_rows_is_found(entry: ODPS, name: str) -> None:
     table = entry.create_table(name, ("n bigint", "p string"))
     assert table.get_max_partition() is None
     for value in ("a", "b"):
@@ -119,7 +119,7 @@ def test_the_dataframe_of_pyodps_runs_sql(entry: ODPS, name: str) -> None:
     assert [tuple(row.values) for row in found] == [("a", 3)]
 
 
-def test_a_query_that_cannot_be_read_raises_a_parse_error(entry: ODPS) -> None:
+def test_a_query_with_a_syntax_error_raises_a_parse_error(entry: ODPS) -> None:
     with pytest.raises(errors.ParseError):
         entry.execute_sql("selec 1")
 
@@ -153,7 +153,7 @@ def test_a_missing_table_in_a_query_is_named(entry: ODPS) -> None:
         entry.execute_sql("select * from missing_table")
 
 
-def test_a_slow_query_is_waited_for(entry: ODPS) -> None:
+def test_pyodps_waits_for_a_slow_query(entry: ODPS) -> None:
     instance = entry.run_sql(
         "select count(*) as n from (select explode(sequence(1, 30000)) as a) x "
         "cross join (select explode(sequence(1, 3000)) as b) y"
@@ -163,7 +163,7 @@ def test_a_slow_query_is_waited_for(entry: ODPS) -> None:
         assert next(reader)["n"] == 90_000_000
 
 
-def test_a_query_is_stopped(entry: ODPS) -> None:
+def test_pyodps_stops_a_query(entry: ODPS) -> None:
     instance = entry.run_sql(
         "select count(*) as n from (select explode(sequence(1, 1000000)) as a) x "
         "cross join (select explode(sequence(1, 1000000)) as b) y"
@@ -266,7 +266,7 @@ def test_head_shows_the_first_rows(entry: ODPS, name: str) -> None:
     assert [list(record.values) for record in table.head(2)] == [[1, "a"], [2, None]]
 
 
-def test_times_in_csv_are_parsed_with_fractions_only_for_timestamps(entry: ODPS, name: str) -> None:
+def test_only_timestamps_in_csv_have_fractions_of_a_second(entry: ODPS, name: str) -> None:
     table = entry.create_table(name, "d datetime, l array<datetime>, t timestamp, n timestamp_ntz")
     entry.execute_sql(
         f"INSERT INTO {name} SELECT d, array(d), t, t FROM (SELECT"

@@ -83,7 +83,7 @@ def test_rows_written_in_two_streams_are_read_back(
     assert read_all(storage.create_table_read_session(name), **options).equals(ROWS)
 
 
-def test_an_aborted_session_leaves_nothing(storage: MaxStorageClient, new_table: NewTable) -> None:
+def test_an_aborted_session_stores_no_rows(storage: MaxStorageClient, new_table: NewTable) -> None:
     name = new_table("id bigint, note string")
     session = storage.create_table_write_session(name)
     write(session, ROWS)
@@ -91,7 +91,7 @@ def test_an_aborted_session_leaves_nothing(storage: MaxStorageClient, new_table:
     assert storage.create_table_read_session(name).splits == []
 
 
-def test_rows_of_several_partitions_are_stored_in_them(
+def test_rows_are_stored_in_the_partitions_that_they_name(
     storage: MaxStorageClient, entry: ODPS, new_table: NewTable
 ) -> None:
     name = new_table("id bigint", "ds string")
@@ -107,7 +107,7 @@ def test_rows_of_several_partitions_are_stored_in_them(
     assert one.column("ds").to_pylist() == ["2024-01-02"] * 3
 
 
-def test_overwriting_a_partition_replaces_only_it(
+def test_overwriting_a_partition_replaces_only_that_partition(
     storage: MaxStorageClient, new_table: NewTable
 ) -> None:
     name = new_table("id bigint", "ds string")
@@ -144,7 +144,7 @@ def test_streaming_rows_are_visible_at_once(storage: MaxStorageClient, new_table
     writer.close()
 
 
-def test_row_ranges_read_what_they_name(storage: MaxStorageClient, new_table: NewTable) -> None:
+def test_row_ranges_return_their_rows(storage: MaxStorageClient, new_table: NewTable) -> None:
     name = new_table("id bigint, note string")
     session = storage.create_table_write_session(name)
     write(session, ROWS)
@@ -206,7 +206,7 @@ def test_preview_shows_the_first_rows(storage: MaxStorageClient, new_table: NewT
     assert reader.read().to_pydict() == {"note": ["n0", "n1", "n2"]}
 
 
-def test_records_go_both_ways(storage: MaxStorageClient, new_table: NewTable) -> None:
+def test_records_are_written_and_read(storage: MaxStorageClient, new_table: NewTable) -> None:
     name = new_table(
         "id bigint, amount decimal(10,2), at timestamp, day date,"
         " tags array<string>, m map<string,bigint>"
@@ -226,7 +226,7 @@ def test_records_go_both_ways(storage: MaxStorageClient, new_table: NewTable) ->
     assert rows[1] == [8, None, None, None, None, None]
 
 
-def test_blobs_inline_are_uploaded_and_read(storage: MaxStorageClient, new_table: NewTable) -> None:
+def test_inline_blobs_are_uploaded_and_read(storage: MaxStorageClient, new_table: NewTable) -> None:
     name = new_table("id bigint, b blob")
     contents = [b"", b"x", b"\x05" + bytes(7) + b"tail", bytes(4096), b"y" * 100_000, None]
     session = storage.create_table_write_session(name)
@@ -249,7 +249,7 @@ def test_blobs_inline_are_uploaded_and_read(storage: MaxStorageClient, new_table
         assert many == contents[1:-1]
 
 
-def test_a_blob_written_as_a_stream_is_committed_by_its_reference(
+def test_a_blob_written_as_a_stream_is_stored_by_its_reference(
     storage: MaxStorageClient, new_table: NewTable
 ) -> None:
     name = new_table("id bigint, b blob")

@@ -55,7 +55,7 @@ def test_vectors_are_transferred_as_arrow(entry: ODPS, odps: odps_nb.Connection,
     assert odps.table(name).read().to_arrow()["fvec"].to_pylist() == ROWS
 
 
-def test_the_stock_client_knows_geography_and_reads_the_other_columns(
+def test_the_stock_client_shows_the_type_geography_and_reads_the_other_columns(
     entry: ODPS, odps: odps_nb.Connection, name: str
 ) -> None:
     """Evidence 154: the stock client knows the type by name, and reads the other columns."""

@@ -22,7 +22,7 @@ def local() -> Iterator[LocalService]:
 
 
 @pytest.mark.nightly
-def test_a_table_of_a_schema_is_reached_in_each_way(local: LocalService, name: str) -> None:
+def test_a_table_in_a_schema_is_found_by_each_of_its_names(local: LocalService, name: str) -> None:
     entry = stock_client(local, schema=name)
     entry.create_schema(name)
     assert entry.exist_schema(name)

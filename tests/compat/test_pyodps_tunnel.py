@@ -18,7 +18,7 @@ from tests.support.compat.stock import STOCK
 pytestmark = STOCK
 
 
-def test_bare_decimals_are_the_same_after_arrow_writes_and_reads(entry: ODPS) -> None:
+def test_bare_decimals_are_unchanged_by_arrow_writes_and_reads(entry: ODPS) -> None:
     """pyodps sends decimal256(54,18) for a column that is described as ``decimal``."""
     table = entry.create_table(f"d{time.time_ns()}", "d decimal, l array<decimal>")
     values = [Decimal(text) for text in ("5.5", "7.25", "100", "0.01")]
@@ -99,7 +99,7 @@ def test_upserts_are_visible_only_after_the_commit(keyed: Table) -> None:
     assert rows_of(keyed) == [["v", "a", 1, None]]
 
 
-def test_an_aborted_upsert_session_has_no_rows(keyed: Table) -> None:
+def test_an_aborted_upsert_session_stores_no_rows(keyed: Table) -> None:
     session = TableTunnel(keyed.odps).create_upsert_session(keyed)
     with session.open_upsert_stream() as stream:
         stream.upsert(session.new_record(["v", "a", 1, None]))
@@ -181,7 +181,7 @@ def test_streamed_rows_are_visible_after_each_upload(entry: ODPS) -> None:
         assert reader.count == 3
 
 
-def test_a_stream_needs_a_partition_or_computes_it_from_the_rows(entry: ODPS) -> None:
+def test_a_stream_upload_needs_a_partition_or_computes_it_from_the_rows(entry: ODPS) -> None:
     tunnel = TableTunnel(entry)
     table = entry.create_table(f"s{time.time_ns()}", ("id bigint", "pt string"))
     with pytest.raises(ODPSError, match="MissingPartitionSpec"):
@@ -201,9 +201,7 @@ def test_a_stream_needs_a_partition_or_computes_it_from_the_rows(entry: ODPS) ->
     assert rows_of(table) == [[1, "a"], [2, "a"], [3, "b"]]
 
 
-def test_a_stream_that_requires_the_latest_schema_gets_an_error_when_it_changes(
-    entry: ODPS,
-) -> None:
+def test_a_stream_that_requires_the_latest_schema_fails_after_a_change(entry: ODPS) -> None:
     tunnel = TableTunnel(entry)
     table = entry.create_table(f"s{time.time_ns()}", "id bigint")
     strict = tunnel.create_stream_upload_session(table, allow_schema_mismatch=False)

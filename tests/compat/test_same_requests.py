@@ -44,9 +44,7 @@ def test_both_clients_send_the_same_requests_for_a_job(
 
 
 @pytest.mark.parametrize("job", [job for job in JOBS if job.strip], ids=lambda job: job.name)
-def test_every_explained_difference_still_exists(
-    outcomes: dict[tuple[str, int], Outcome], job: Job
-) -> None:
+def test_explained_differences_exist(outcomes: dict[tuple[str, int], Outcome], job: Job) -> None:
     assert job.explanation
     for version in job.strip:
         outcome = outcomes[job.name, version]
@@ -62,14 +60,14 @@ def test_every_action_of_the_storage_api_was_compared(
     assert compared == {kind.ACTION for kind in REQUESTS}
 
 
-def test_a_comparison_can_detect_a_difference(outcomes: dict[tuple[str, int], Outcome]) -> None:
+def test_the_comparison_detects_a_difference(outcomes: dict[tuple[str, int], Outcome]) -> None:
     plain = outcomes["session with defaults", 2].ours[0]
     filtered = outcomes["session with columns, partition and filter", 2].ours[0]
     assert plain != filtered
     assert plain != outcomes["session with defaults", 3].ours[0]
 
 
-def test_bodies_equal_those_of_the_protocol(outcomes: dict[tuple[str, int], Outcome]) -> None:
+def test_recorded_bodies_equal_the_protocol_page(outcomes: dict[tuple[str, int], Outcome]) -> None:
     body = outcomes["session with defaults", 2].ours[0].body
     assert isinstance(body, str)
     assert json.loads(body)["SplitOptions"]["SplitNumber"] == 268435456

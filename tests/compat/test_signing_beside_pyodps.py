@@ -66,7 +66,7 @@ def test_both_libraries_sign_a_request_identically(
 
 
 @given(queries, words)
-def test_our_server_accepts_signatures_of_the_stock_client(
+def test_the_embedded_service_accepts_signatures_of_the_stock_client(
     query: list[tuple[str, str]], value: str
 ) -> None:
     request = prepared("POST", "http://h", "/api/storage/v2", [*query, ("Partition", value)], {})

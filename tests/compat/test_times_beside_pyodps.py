@@ -98,7 +98,7 @@ def by_id(table: pa.Table) -> list[dt.datetime | None]:
 
 @pytest.mark.gate(3)
 @pytest.mark.parametrize(("how", "kind"), WRITTEN)
-def test_the_stock_client_reads_our_times_as_its_local_time(both, zone, how, kind):
+def test_the_stock_client_reads_times_of_odps_nb_in_its_local_time(both, zone, how, kind):
     found = both[2][stock.name_of(zone, "ours", how, kind)]
     for road in LOCAL:
         assert list(found[road].values()) == [clock(v) for v in stock.CLOCK], road
@@ -151,7 +151,7 @@ def _read(odps: Connection, zone: str, who: str, how: str, kind: str) -> pa.Tabl
     return odps.table(stock.name_of(zone, who, how, kind)).read().to_arrow()
 
 
-def test_a_time_in_a_condition_is_in_the_zone(both, zone):
+def test_a_time_in_a_condition_is_in_the_zone_of_the_connection(both, zone):
     _, odps, _ = both
     table = odps.table(stock.name_of(zone, "theirs", "records", "datetime"))
     found = table.read(where="t = '2024-01-31 10:00:00'").to_arrow()

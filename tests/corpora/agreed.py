@@ -1,4 +1,4 @@
-"""Intended differences from other programs, each with its reason. An unused line fails a test."""
+"""Intended differences from other programs, each with its reason. An unused entry fails a test."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ CONVERSIONS: dict[str, str] = {
     "gensim/gensim/test/test_data/wordsim353.tsv": "its header is a comment",
 }
 
-#: Labels of files whose more specific format has no preview here, and that are shown as such.
+#: Labels of files whose specific format has no preview, so they are shown as the general format.
 _GENERAL = ("binary", "text", "XML", "ZIP", "RIFF", "ISO media")
 _KNOWN = frozenset(
     mime for kind in kinds() for one in kind.formats for mime in (one.mime, *one.aliases)

@@ -110,16 +110,14 @@ def _formats(files: list[dict[str, Any]]) -> str:
         reasons = Counter(_reason(file["said"]) for file in refused).most_common(_FEW)
         told = f"{len(refused)}" + (f" ({too} too)" if too else "")
         right = len(several) - len(refused) - len(wrong)
-        words = "; ".join(f"{reason} ({_files(count)})" for reason, count in reasons)
+        words = "; ".join(
+            f"{reason} ({count} file{'s' if count != 1 else ''})" for reason, count in reasons
+        )
         lines.append(
             f"| {label} | {len(several)} | {right} | {equal or '–'} | {told} | {len(wrong)} "
             f"| {words.replace('|', '/')} |"
         )
     return "\n".join(lines) + "\n"
-
-
-def _files(count: int) -> str:
-    return f"{count} file{'s' if count != 1 else ''}"
 
 
 def is_wrong(file: dict[str, Any]) -> bool:

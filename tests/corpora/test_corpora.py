@@ -44,11 +44,11 @@ def corpus(request):
     return request.param
 
 
-def test_no_file_ends_the_process(corpus):
+def test_no_file_crashes_the_process(corpus):
     assert [file for file in surveyed(corpus) if "ended" in file] == []
 
 
-def test_every_error_is_typed(corpus):
+def test_every_conversion_error_is_typed(corpus):
     ends = {
         (file["name"], way): file["words"][way]
         for file in shown(corpus)
@@ -58,12 +58,12 @@ def test_every_error_is_typed(corpus):
     assert ends == {}
 
 
-def test_no_text_of_ours_contains_an_address_an_error_number_or_a_repr(corpus):
+def test_tiles_contain_no_address_error_number_or_repr(corpus):
     found = {file["name"]: file["internal"] for file in shown(corpus) if file["internal"]}
     assert found == {}
 
 
-def test_detected_kinds_agree_with_libmagic(corpus):
+def test_detected_formats_agree_with_libmagic(corpus):
     differ = {
         file["name"]: (file["label"], file["libmagic"])
         for file in shown(corpus)
@@ -84,7 +84,7 @@ def test_conversions_agree_with_other_libraries(corpus):
     assert differ == {}
 
 
-def test_a_picture_that_is_decoded_is_shown(corpus):
+def test_a_picture_that_can_be_decoded_is_shown(corpus):
     differ = [
         (file["name"], file["said"])
         for file in shown(corpus)
@@ -95,7 +95,7 @@ def test_a_picture_that_is_decoded_is_shown(corpus):
 
 @pytest.mark.parametrize("corpus", ["python-calamine", "fastavro", "nbformat"], indirect=True)
 def test_blobs_of_a_table_are_shown_and_converted_as_their_bytes(odps, corpus):
-    """The same methods over the service, as a user calls them."""
+    """The blobs are read from the service, as a user reads them."""
     table = f"corpus_{corpus.replace('-', '_')}"
     odps.table(table).write_files(folder(corpus))
     rows = odps.table(table).read().to_arrow().to_pylist()
@@ -118,7 +118,7 @@ def converted(way: Callable[[], object]) -> str:
     return "value"
 
 
-def test_no_listed_difference_is_obsolete():
+def test_every_listed_difference_still_occurs():
     try:
         files = [(name, file) for name in CORPORA if folder(name) for file in shown(name)]
     except NoNetworkError as error:
@@ -135,7 +135,7 @@ def test_no_listed_difference_is_obsolete():
     assert agreed.CONVERSIONS.keys() - told == set()
 
 
-def test_texts_in_many_encodings_are_read_as_they_were_written():
+def test_texts_in_many_encodings_are_decoded_correctly():
     """The folder names of chardet's samples contain the encoding; the goal was 100 of 115."""
     try:
         place = folder("chardet")

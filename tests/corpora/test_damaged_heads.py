@@ -9,7 +9,7 @@ pytestmark = [pytest.mark.nightly, pytest.mark.timeout(1200)]
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_a_tile_of_a_damaged_head_never_raises(seed):
+def test_a_tile_of_a_damaged_file_raises_no_error(seed):
     try:
         paths = [path for name in VERSIONS for _, path in files(name)]
     except NoNetworkError as error:

@@ -48,13 +48,13 @@ Make = Callable[..., Table]
 
 @pytest.fixture
 def make(odps: Connection, new_name: NewName) -> Make:
-    def made(kind: str = "datetime", unit: str = "day", columns: str = "a bigint") -> Table:
+    def new_table(kind: str = "datetime", unit: str = "day", columns: str = "a bigint") -> Table:
         name = new_name("auto")
         return odps.create_table(
             name, f"d {kind}, {columns}", partitioned_by=f"trunc_time(d, '{unit}') as pt"
         )
 
-    return made
+    return new_table
 
 
 def _rows(table: Table) -> dict[int, str]:
@@ -82,7 +82,7 @@ def test_the_client_and_sql_compute_the_same_partition(
     assert _rows(other) == _rows(table)
 
 
-def test_times_at_the_ends_of_nanoseconds_have_a_partition(make: Make) -> None:
+def test_the_first_and_last_times_in_nanoseconds_have_a_partition(make: Make) -> None:
     for unit, last in (("year", "2262"), ("day", "2262-04-11")):
         table = make("timestamp", unit)
         ends = pa.array([-(2**63) + 1, 2**63 - 1], pa.timestamp("ns"))
@@ -129,7 +129,7 @@ def test_the_time_zone_of_the_project_does_not_change_the_partition(
     assert _rows(table) == {1: "2024-01-31", 2: "2024-01-31"}
 
 
-def test_open_writes_upserts_and_deletes_compute_the_partition(
+def test_write_sessions_upserts_and_deletes_compute_the_partition(
     odps: Connection, make: Make, new_name: NewName
 ) -> None:
     table = make()
@@ -160,7 +160,7 @@ def test_open_writes_upserts_and_deletes_compute_the_partition(
     ]
 
 
-def test_contradicting_or_missing_values_are_refused_and_nothing_is_written(make: Make) -> None:
+def test_contradicting_or_missing_partition_values_are_refused(make: Make) -> None:
     table = make()
     wrong = FRAME.assign(pt="2024-01-31")
     with pytest.raises(ConversionError, match=r"'2024-01-31' in row 1.* is '2024-02-01'"):
@@ -183,10 +183,10 @@ def test_a_named_partition_is_used(odps: Connection, make: Make) -> None:
     assert _rows(table) == {1: "2000-01-01", 2: "2000-01-01", 3: "2000-01-02", 4: "2000-01-03"}
 
 
-def test_the_shown_definition_can_be_run_again(odps: Connection, make: Make) -> None:
+def test_the_result_of_show_create_table_can_be_run_again(odps: Connection, make: Make) -> None:
     table = make("timestamp", "hour", "a bigint, `'q'` string")
-    made = Generated(text="trunc_time(`d`, 'hour')", source="d", unit="hour")
-    assert table.schema.partition_columns[0].generated == made
+    new_table = Generated(text="trunc_time(`d`, 'hour')", source="d", unit="hour")
+    assert table.schema.partition_columns[0].generated == new_table
     assert table.info.schema == table.schema
     assert "string  (partition: trunc_time(`d`, 'hour'))" in repr(table)
     name = table.name.table
@@ -196,10 +196,10 @@ def test_the_shown_definition_can_be_run_again(odps: Connection, make: Make) -> 
     assert "trunc_time(`d`, 'hour') as pt" in described["type"].tolist()
     odps.drop_table(name)
     odps.sql(shown)
-    assert odps.table(name).schema.partition_columns[0].generated == made
+    assert odps.table(name).schema.partition_columns[0].generated == new_table
     odps.sql(f"alter table {name} add columns (c string)")
     odps.sql(f"create table {name}_like like {name}")
-    assert odps.table(f"{name}_like").schema.partition_columns[0].generated == made
+    assert odps.table(f"{name}_like").schema.partition_columns[0].generated == new_table
     odps.drop_table(f"{name}_like")
 
 
@@ -213,7 +213,7 @@ def test_the_shown_definition_can_be_run_again(odps: Connection, make: Make) -> 
     ],
 )
 @pytest.mark.parametrize("how", ["sql", "create_table"])
-def test_without_a_name_the_partition_column_has_the_first_free_number(
+def test_a_partition_column_without_a_name_gets_the_first_free_number(
     odps: Connection, new_name: NewName, how: str, columns: str, name: str
 ) -> None:
     """evidence 229: page *Auto partition table based on time computing function*."""
@@ -273,15 +273,15 @@ def test_the_document_has_the_expression_in_post_order(raw: Raw) -> None:
         ("{}", "{}"),
     ],
 )
-def test_an_expression_that_is_not_computed_is_kept_as_text(
+def test_an_unknown_expression_is_kept_as_text(
     odps: Connection, make: Make, text: str, shown: str
 ) -> None:
-    made = decode_generated(text)
-    assert made == Generated(text=shown)
+    new_table = decode_generated(text)
+    assert new_table == Generated(text=shown)
     date, string = PrimitiveType(TypeCode.DATE), PrimitiveType(TypeCode.STRING)
     schema = TableSchema(
         columns=(Column(name="d", type=date),),
-        partition_columns=(Column(name="pt", type=string, generated=made),),
+        partition_columns=(Column(name="pt", type=string, generated=new_table),),
     )
     target = Target.of(schema, make().name, PartitionSpec())
     rows = {"d": [datetime.date(2024, 1, 1)]}
@@ -321,7 +321,7 @@ def test_sql_accepts_trunc_time_and_no_other_expression(
         odps.sql(f"create table {new_name('bad')} (d date) auto partitioned by ({inside})")
 
 
-def test_the_time_of_an_insert_is_a_column(odps: Connection, new_name: NewName) -> None:
+def test_the_time_of_an_insert_can_be_the_partition(odps: Connection, new_name: NewName) -> None:
     name = new_name("auto")
     odps.sql(
         f"create table {name} (_partitiontime timestamp_ntz, a bigint) auto partitioned by "
@@ -340,7 +340,7 @@ def test_the_time_of_an_insert_is_a_column(odps: Connection, new_name: NewName) 
         odps.table(name).write({"a": [3]})
 
 
-def test_trunc_time_is_a_function_of_queries(odps: Connection) -> None:
+def test_queries_can_call_trunc_time(odps: Connection) -> None:
     text = "select " + ", ".join(
         f"trunc_time(timestamp '2024-02-29 03:04:05', '{u}')" for u in VALUES
     )

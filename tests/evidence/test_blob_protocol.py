@@ -127,7 +127,7 @@ def test_blobs_may_be_nested(odps: Connection, make: Make) -> None:
     assert [one.bytes() for one in blobs] == [b"x", b"yy"]
 
 
-def test_ids_count_from_one_in_pre_order(make: Make) -> None:
+def test_column_ids_count_from_one_in_pre_order(make: Make) -> None:
     """evidence 123, 124: test_blob_write_and_read sends 2 for `b` of (a, b, pt); its mocks."""
     writer = make("c1 bigint, c2 array<blob>, c3 array<struct<f1:string,f2:blob>>", "pt string")
     schema = writer.stream(writer.begin("pt=x")).schema
@@ -138,7 +138,7 @@ def test_ids_count_from_one_in_pre_order(make: Make) -> None:
     assert decode_nested(answer["TableSchema"]).column_ids == schema.column_ids
 
 
-def test_the_client_uses_ids_from_the_response(writer: Writer) -> None:
+def test_the_client_uses_the_column_ids_of_the_response(writer: Writer) -> None:
     """evidence 123, 124: ids are resolved by path and never computed."""
     answer = writer.raw(calls.GetWriteSchema, session_id=writer.begin("pt=x"))["TableSchema"]
     answer["DataColumns"][1]["columnType"]["ColumnId"] = 77
@@ -146,7 +146,9 @@ def test_the_client_uses_ids_from_the_response(writer: Writer) -> None:
     assert found.blob_ids == {"b": 77}
 
 
-def test_written_cells_hold_bytes_and_read_cells_text(odps: Connection, writer: Writer) -> None:
+def test_blob_references_are_sent_as_bytes_and_read_as_text(
+    odps: Connection, writer: Writer
+) -> None:
     """evidence 125, 126: comment in storage_api_v2/tests/test_blob.py; Java SDK manual."""
     (text,) = stored(odps, writer, (b"data", header()))
     assert BlobReference.from_text(text).token == text
@@ -215,14 +217,14 @@ def test_an_uncompressed_response_can_be_requested(
     assert bare(body).count(data) == count
 
 
-def test_references_from_a_query_are_valid(odps: Connection, writer: Writer) -> None:
+def test_blob_references_from_a_query_are_valid(odps: Connection, writer: Writer) -> None:
     """evidence 132: test_delta_blob_record_writer reads blobs by the references of a SELECT."""
     stored(odps, writer, (b"first", header()), (b"second", header()))
     result = odps.sql(f"select b from {writer.table.table} where a = 1").to_arrow()
     assert [one.data for one in odps.blobs(result["b"]).fetch()] == [b"second"]
 
 
-def test_the_partition_of_a_blob_need_not_be_repeated(writer: Writer) -> None:
+def test_a_blob_upload_may_omit_the_partition_of_its_session(writer: Writer) -> None:
     """evidence 133: test_blob.py sends PartitionValues empty; the client sends it anyway."""
     session = writer.begin("pt=x")
     for partition in ("", "pt=x"):
@@ -238,7 +240,7 @@ def test_the_partition_of_a_blob_need_not_be_repeated(writer: Writer) -> None:
     assert ("PartitionValues", "pt=x") in request.encode().params
 
 
-def test_null_blobs_are_allowed_and_frames_need_no_partition(
+def test_blobs_may_be_null_and_frames_can_lack_a_partition(
     odps: Connection, writer: Writer
 ) -> None:
     """evidence 134: test_e2e_blob.py; pyodps sends empty partition values in frames."""
@@ -257,7 +259,7 @@ def test_null_blobs_are_allowed_and_frames_need_no_partition(
 def test_a_file_is_written_as_a_blob_of_its_type(
     odps: Connection, writer: Writer, tmp_path: Path
 ) -> None:
-    """evidence 129, 131: what ``Table.write`` uploads keeps its MIME type and file name."""
+    """evidence 129, 131: uploads by ``Table.write`` keep MIME type and file name."""
     (tmp_path / "a.png").write_bytes(b"\x89PNG")
     frame = pd.DataFrame({"a": [1, 2], "b": [tmp_path / "a.png", b"bytes"]})
     odps.table(writer.table).write(frame, partition="pt=y")

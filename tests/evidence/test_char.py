@@ -45,7 +45,7 @@ def stripping() -> Iterator[Raw]:
 
 @pytest.mark.gate(1)
 @pytest.mark.parametrize("form", ["padded", "stripped"])
-def test_every_response_with_rows_has_char_in_that_form(
+def test_every_response_with_rows_has_char_in_the_configured_form(
     request: pytest.FixtureRequest, form: str
 ) -> None:
     """evidence 153: a read, a preview, a result, and its CSV (pyodps: test_length_limit_types)"""
@@ -85,7 +85,7 @@ def test_a_predicate_ignores_blanks_at_the_end(request: pytest.FixtureRequest, f
     ("kind", "value"),
     [("char(2)", "abc"), ("char(2)", "ab "), ("array<char(2)>", ["abc"]), ("varchar(2)", "ab ")],
 )
-def test_blanks_count_against_the_length(raw: Raw, kind: str, value: object) -> None:
+def test_trailing_blanks_count_in_the_length_of_char(raw: Raw, kind: str, value: object) -> None:
     """evidence 153: CHAR(n) has n characters, alone and in an ARRAY"""
     name = raw.make(f"(c {kind})")
     with pytest.raises(AssertionError, match="the maximum is 2"):

@@ -1,7 +1,7 @@
 """Evidence 156: columns named ``44``, ``5列`` and ``'列七'``, with the quotes.
 
 The live test ``filterPushDownColumnNames`` of the vendor's Spark connector creates, writes, reads
-and filters such a table.
+and filters a table with these names.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def test_names_are_bound_in_back_quotes(odps: Connection, new_name: NewName) -> 
     assert odps.table(table).read(where="{one} = :v", params=given).to_pandas().shape == (1, 5)
 
 
-def test_engines_and_the_explorer_filter_and_sort_by_such_columns(
+def test_engines_and_the_explorer_filter_and_sort_columns_with_unusual_names(
     odps: Connection, new_name: NewName
 ) -> None:
     table = odps.create_table(new_name("names"), ROWS)
@@ -83,7 +83,7 @@ def test_engines_and_the_explorer_filter_and_sort_by_such_columns(
         assert [row["c0"] for batch in ordered.every() for row in batch.to_pylist()] == [2, 1]
 
 
-def test_partition_columns_begin_with_a_digit_but_have_no_quote(
+def test_names_of_partition_columns_may_begin_with_a_digit_and_contain_no_quote(
     odps: Connection, new_name: NewName
 ) -> None:
     name = new_name("names")
@@ -107,7 +107,9 @@ def test_partition_columns_begin_with_a_digit_but_have_no_quote(
             make()
 
 
-def test_keys_changes_and_blobs_have_such_names(odps: Connection, new_name: NewName) -> None:
+def test_key_columns_changed_columns_and_blob_columns_may_have_unusual_names(
+    odps: Connection, new_name: NewName
+) -> None:
     name = new_name("names")
     table = odps.create_table(name, "`44` bigint, `'列七'` string", primary_key="44")
     table.upsert(pd.DataFrame({"44": [1, 2, 3], "'列七'": ["a", "b", "c"]}))

@@ -46,7 +46,7 @@ def selected(peer: Peer, name: str) -> list[tuple[int, str | None]]:
 
 
 @pytest.mark.nightly
-def test_upserts_and_deletes_are_mixed_in_one_stream(peer: Peer, name: str) -> None:
+def test_a_stream_may_contain_upserts_and_deletes(peer: Peer, name: str) -> None:
     """evidence 110: 85 upserts, 68 deletes, the last row of a key wins (Python live tests)."""
     peer.write(name, rows([1, 2, 3, 1], ["a", "b", "c", "a2"], [UPSERT] * 4))
     assert selected(peer, name) == [(1, "a2"), (2, "b"), (3, "c")]
@@ -57,7 +57,7 @@ def test_upserts_and_deletes_are_mixed_in_one_stream(peer: Peer, name: str) -> N
 
 
 @pytest.mark.parametrize("operation", [1, 0, 7, -1, None])
-def test_every_value_except_delete_is_an_upsert(
+def test_every_operation_value_except_delete_is_an_upsert(
     peer: Peer, name: str, operation: int | None
 ) -> None:
     """evidence 111: the C++ client writes 1 (TestUpsert)."""
@@ -73,7 +73,7 @@ def test_one_body_may_contain_many_rows_of_few_keys(peer: Peer, name: str) -> No
     assert selected(peer, name) == [(n, str(n + 896)) for n in range(128)]
 
 
-def test_the_stream_names_the_operation_and_the_key(peer: Peer, name: str) -> None:
+def test_the_stream_schema_names_the_operation_and_the_key(peer: Peer, name: str) -> None:
     """evidence 114: `__operation` is a system and a data column; the key is marked.
 
     The Java SDK's record writer requires both. A comment in pyodps' `maxstorage/write` says that
@@ -96,7 +96,7 @@ def test_the_extended_document_of_the_table_names_its_key(peer: Peer, name: str)
     assert plain.decode_answer(response.content, dict(response.headers)).primary_key == ()
 
 
-def test_a_delete_needs_only_the_key(peer: Peer) -> None:
+def test_a_delete_needs_only_key_columns(peer: Peer) -> None:
     """No live test shows whether NOT NULL columns may be null in a delete."""
     name = f"delta_{time.monotonic_ns()}"
     peer.sql(f"CREATE TABLE {name} (`key` BIGINT PRIMARY KEY NOT NULL, value STRING NOT NULL);")
@@ -184,7 +184,7 @@ def test_sql_updates_by_expressions_and_conditions(peer: Peer, name: str) -> Non
         ("DELETE FROM plain", "not transactional"),
     ],
 )
-def test_unsupported_updates_are_refused(
+def test_unsupported_update_statements_are_refused(
     peer: Peer, name: str, statement: str, reason: str
 ) -> None:
     peer.sql("CREATE TABLE IF NOT EXISTS plain (a BIGINT);")
@@ -192,7 +192,7 @@ def test_unsupported_updates_are_refused(
         peer.sql(statement.format(name) + ";")
 
 
-def test_updates_resolve_schemas(peer: Peer) -> None:
+def test_an_update_may_name_a_table_with_its_schema(peer: Peer) -> None:
     """A name with its project and schema is the same table."""
     name = f"delta_{time.monotonic_ns()}"
     peer.sql(f"CREATE TABLE {name} (`key` BIGINT PRIMARY KEY NOT NULL, value STRING);")
@@ -205,7 +205,7 @@ def test_updates_resolve_schemas(peer: Peer) -> None:
 
 
 @pytest.fixture
-def travelled(peer: Peer) -> str:
+def versioned(peer: Peer) -> str:
     """A table with versions 1 (empty) to 4: insert 1, replace it, delete it."""
     name = f"travelled_{time.monotonic_ns()}"
     peer.sql(
@@ -222,19 +222,19 @@ def values(peer: Peer, query: str) -> list[str]:
     return peer.query(query + " ORDER BY value LIMIT 9;").column("value").to_pylist()
 
 
-def test_a_query_reads_a_table_as_of_a_version_or_time(peer: Peer, travelled: str) -> None:
+def test_a_query_reads_a_table_as_of_a_version_or_time(peer: Peer, versioned: str) -> None:
     """evidence 203: VERSION AS OF and TIMESTAMP AS OF, alone, joined and with conditions."""
-    found = [values(peer, f"SELECT value FROM {travelled} VERSION AS OF {v}") for v in (1, 2, 3, 4)]
+    found = [values(peer, f"SELECT value FROM {versioned} VERSION AS OF {v}") for v in (1, 2, 3, 4)]
     assert found == [[], ["a"], ["b"], []]
     joined = (
-        f"SELECT n.value FROM {travelled} VERSION AS OF 2 o JOIN"
-        f" (SELECT * FROM {travelled} VERSION AS OF 3 WHERE `key` > 0) n ON o.`key` = n.`key`"
+        f"SELECT n.value FROM {versioned} VERSION AS OF 2 o JOIN"
+        f" (SELECT * FROM {versioned} VERSION AS OF 3 WHERE `key` > 0) n ON o.`key` = n.`key`"
     )
     assert values(peer, joined) == ["b"]
     now = datetime.datetime.now(datetime.UTC).replace(tzinfo=None)
-    peer.sql(f"INSERT INTO {travelled} SELECT `key`, 'back' FROM {travelled} VERSION AS OF 3;")
+    peer.sql(f"INSERT INTO {versioned} SELECT `key`, 'back' FROM {versioned} VERSION AS OF 3;")
     for moment, expected in ((f"'{now}'", []), ("'2100-01-01'", ["back"]), ("'2001-01-01'", [])):
-        assert values(peer, f"SELECT value FROM {travelled} TIMESTAMP AS OF {moment}") == expected
+        assert values(peer, f"SELECT value FROM {versioned} TIMESTAMP AS OF {moment}") == expected
 
 
 @pytest.mark.parametrize(
@@ -252,10 +252,10 @@ def test_a_query_reads_a_table_as_of_a_version_or_time(peer: Peer, travelled: st
         ("RESTORE TABLE {0} TO LSN '2'", "RESTORE TABLE; MaxCompute does"),
     ],
 )
-def test_other_time_travel_is_refused_by_name(
-    peer: Peer, travelled: str, statement: str, reason: str
+def test_unsupported_time_travel_is_refused_by_name(
+    peer: Peer, versioned: str, statement: str, reason: str
 ) -> None:
     """evidence 203, 204: history is kept only with `acid.data.retain.hours`."""
     peer.sql("CREATE TABLE IF NOT EXISTS plain (a BIGINT);")
     with pytest.raises(ServiceError, match=reason):
-        peer.sql(statement.format(travelled) + ";")
+        peer.sql(statement.format(versioned) + ";")

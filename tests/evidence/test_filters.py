@@ -62,7 +62,7 @@ def ranged(raw: Raw, table: str) -> str:
     return clustered(raw, table, "RANGE")
 
 
-def found(raw: Raw, table: str, text: str, **body: object) -> list[int]:
+def c1_values(raw: Raw, table: str, text: str, **body: object) -> list[int]:
     """Return c1 of all received rows."""
     said: dict[str, object] = {"SplitOptions": SIZE, "RequiredDataColumns": NAMED, **body}
     session = raw.session(table, FilterPredicate=text, **said)
@@ -116,13 +116,14 @@ def test_a_filter_drops_complete_blocks(
     C++: TestPredicatePushdown to 6, …WithMultiCompoundPredicate, …AlwaysTrue, …Datetime,
     predicate.cpp, and the comment at the table's creation.
     """
-    assert found(raw, table, text) == expected
+    assert c1_values(raw, table, text) == expected
 
 
 def test_back_quotes_in_a_name_are_doubled() -> None:
     """evidence 54: a name with a back-quote (C++: AttributeToStringWithEscapedBackticks)
 
-    No table can have such a column (``docs/protocol.md`` section 9.6), so only the text is tested.
+    No table can have a column with this name (``docs/protocol.md`` section 9.6), so only the text
+    is tested.
     """
     schema = TableSchema(columns=(Column(name="a`b", type=PrimitiveType(TypeCode.BIGINT)),))
     duck = Duck()
@@ -136,20 +137,20 @@ def test_back_quotes_in_a_name_are_doubled() -> None:
     assert mask.to_pylist() == [False, True, False]
 
 
-def test_a_hash_clustered_table_gives_a_bucket(raw: Raw, hashed: str) -> None:
+def test_a_filter_on_the_key_of_a_hash_cluster_reads_one_bucket(raw: Raw, hashed: str) -> None:
     """evidence 55: fewer than 2,000 rows by the key, any number by others (C++: …HashCluster…)"""
-    by_key = found(raw, hashed, "c1 = 20000")
+    by_key = c1_values(raw, hashed, "c1 = 20000")
     assert 20000 in by_key
     assert len(by_key) < 2000
-    assert 10000 in found(raw, hashed, "c2 = 20000")
+    assert 10000 in c1_values(raw, hashed, "c2 = 20000")
 
 
 @pytest.mark.parametrize(("text", "row"), [("c1 = 20000", 20000), ("c2 = 20000", 10000)])
-def test_a_filter_on_a_range_clustered_table_reads_few_other_rows(
+def test_a_filter_on_a_range_clustered_table_reads_fewer_than_2000_rows(
     raw: Raw, ranged: str, text: str, row: int
 ) -> None:
     """evidence 56: fewer than 2,000 rows by c1 and c2; the DDL is accepted (C++: …RangeCluster…)"""
-    rows = found(raw, ranged, text)
+    rows = c1_values(raw, ranged, text)
     assert row in rows
     assert len(rows) < 2000
 
@@ -165,7 +166,7 @@ def test_a_filter_on_a_range_clustered_table_reads_few_other_rows(
         ("c1 = 'a'", "[1,1]"),
     ],
 )
-def test_an_unsupported_filter_fails_or_falls_back(
+def test_an_unsupported_filter_is_refused_or_ignored_on_request(
     raw: Raw, table: str, text: str, place: str
 ) -> None:
     """evidence 57, 58: an error with a place, or all rows (Java: enableFilterFallback)"""
@@ -174,7 +175,7 @@ def test_an_unsupported_filter_fails_or_falls_back(
     assert message.startswith(f"{place} ")
     assert "the filter predicate" in message
     assert place in refused(raw.open(table, **said, FilterPredicateFallback=False))
-    assert len(found(raw, table, text, FilterPredicateFallback=True)) == ROWS
+    assert len(c1_values(raw, table, text, FilterPredicateFallback=True)) == ROWS
 
 
 def test_row_ranges_of_a_filtered_session_count_stored_rows(raw: Raw, table: str) -> None:
@@ -192,7 +193,7 @@ def test_row_ranges_of_a_filtered_session_count_stored_rows(raw: Raw, table: str
         assert rows["c1"].to_pylist() == expected
 
 
-def test_returned_rows_do_not_depend_on_the_splits(raw: Raw, table: str) -> None:
+def test_filtered_rows_do_not_depend_on_the_row_ranges(raw: Raw, table: str) -> None:
     """evidence 50: blocks are those of the file, regardless of the ranges"""
     session = raw.session(table, SplitOptions=ROW_OFFSET, FilterPredicate="c1 in (5, 15000, 99999)")
     cuts = [0, 1, 9_999, 10_000, 10_001, 15_000, 20_000, 65_535, 65_537, 90_001, ROWS]
@@ -211,14 +212,14 @@ def test_skipped_rows_are_counted_after_the_filter(raw: Raw, table: str) -> None
     assert rows["c1"].to_pylist() == list(range(29_990, 30_000))
 
 
-def test_the_blocks_of_each_file_are_the_listed_ones(raw: Raw) -> None:
+def test_filter_blocks_are_counted_in_each_file(raw: Raw) -> None:
     """evidence 50: a block is 10,000 rows of a file, not of a table (C++: the same comment)"""
     name = raw.make("(c1 bigint)")
     for first in (0, 15_000):
         rows = pa.array(range(first, first + 15_000), pa.int64())
         raw.write(name, pa.table({"c1": rows}))
     expected = list(range(10_000, 15_000)) + list(range(15_000, 25_000))
-    assert found(raw, name, "c1 in (14999, 15000)", RequiredDataColumns=["c1"]) == expected
+    assert c1_values(raw, name, "c1 in (14999, 15000)", RequiredDataColumns=["c1"]) == expected
 
 
 @pytest.mark.nightly

@@ -29,7 +29,7 @@ INSERT, DELETE, UPDATED, BEFORE, AFTER = 2, 4, 8, 16, 32
 
 @dataclass
 class Keyed:
-    """A primary-key table behind a real socket."""
+    """A primary-key table, accessed over a real socket."""
 
     peer: Peer
     name: str
@@ -87,7 +87,7 @@ def changed(table: Keyed) -> Keyed:
 
 @pytest.fixture
 def partitioned(peer: Peer) -> Keyed:
-    """The same with key 1 in pt1 and key 2 in pt2; UPDATE and DELETE name no partition."""
+    """The same versions with key 1 in pt1 and key 2 in pt2; UPDATE and DELETE name no partition."""
     name = f"incremental_{time.monotonic_ns()}"
     peer.sql(
         f"CREATE TABLE {name} (id BIGINT PRIMARY KEY NOT NULL, val STRING)"
@@ -181,7 +181,7 @@ def test_versions_count_from_one_and_each_statement_adds_one(table: Keyed) -> No
         {"From": 4, "To": 5},
     ],
 )
-def test_both_names_of_the_bounds_are_accepted(changed: Keyed, options: dict[str, Any]) -> None:
+def test_both_names_of_version_bounds_are_accepted(changed: Keyed, options: dict[str, Any]) -> None:
     """evidence 62 and 72: the C++ client's form, and the From and To of the Python client."""
     session = changed.peer.open_read(
         changed.name,
@@ -193,7 +193,7 @@ def test_both_names_of_the_bounds_are_accepted(changed: Keyed, options: dict[str
     assert operations == [[BEFORE, AFTER]]
 
 
-def test_the_start_is_excluded_and_the_end_is_included(changed: Keyed) -> None:
+def test_the_start_version_is_excluded_and_the_end_version_is_included(changed: Keyed) -> None:
     """evidence 64: from 1 after the creation, only version 2 is returned."""
     assert changed.rows("cdc", 1, 2) == [(1, "1", INSERT)]
     assert changed.rows("cdc", 2, 3) == [(2, "2", INSERT)]
@@ -214,7 +214,7 @@ def test_there_is_a_split_for_each_changed_bucket(table: Keyed) -> None:
     assert found == [[1], [2, 18]]
 
 
-def test_changes_describe_each_row(changed: Keyed) -> None:
+def test_mode_cdc_returns_each_change_with_the_old_and_new_row(changed: Keyed) -> None:
     """evidence 63, 66: insert 2, delete 4 with the old row, update 16 then 32 in one batch."""
     assert changed.rows("cdc", 1, 2) == [(1, "1", INSERT)]
     assert changed.rows("cdc", 3, 4) == [(2, "2", DELETE)]
@@ -225,7 +225,7 @@ def test_changes_describe_each_row(changed: Keyed) -> None:
     assert batch.column("val").to_pylist() == ["1", "3"]
 
 
-def test_append_gives_inserts_and_the_last_state_of_updates(changed: Keyed) -> None:
+def test_mode_append_returns_inserts_and_the_last_state_of_updates(changed: Keyed) -> None:
     """evidence 63, 67: insert 2, update 8, and a delete causes a split without rows."""
     assert changed.rows("append", 1, 2) == [(1, "1", INSERT)]
     assert changed.rows("append", 4, 5) == [(1, "3", UPDATED)]
@@ -249,14 +249,14 @@ def test_a_read_from_version_zero_returns_the_last_state_or_all_changes(changed:
 
 
 @pytest.mark.parametrize("mode", ["append", "cdc"])
-def test_more_than_one_system_column_is_returned(changed: Keyed, mode: str) -> None:
+def test_an_incremental_read_returns_more_than_one_system_column(changed: Keyed, mode: str) -> None:
     """evidence 69: not three columns of two data columns."""
     (part,) = changed.splits(changed.open(mode, 4))
     assert part.column_names[:2] == ["id", "val"]
     assert part.num_columns > 3
 
 
-def test_partitions_restrict_the_read_and_are_returned(partitioned: Keyed) -> None:
+def test_an_incremental_read_of_partitions_returns_partition_columns(partitioned: Keyed) -> None:
     """evidence 70: TestIncrementalReadOptionsCDCModeWithPartition."""
     both = tuple(PartitionSpec.of(f"pt={value}") for value in ("pt1", "pt2"))
     assert partitioned.rows("cdc", 3, 4, partitions=both) == [(2, "2", "pt2", DELETE)]
@@ -283,7 +283,7 @@ def next_millisecond() -> int:
 
 
 @pytest.mark.parametrize("padded", [True, False])
-def test_a_read_starts_at_a_time(table: Keyed, padded: bool) -> None:
+def test_an_incremental_read_can_start_at_a_time(table: Keyed, padded: bool) -> None:
     """evidence 71: TestIncrementalReadOptionsWithTimestamp, whose milliseconds are not padded."""
 
     def spelled(moment: int) -> str:
@@ -300,7 +300,7 @@ def test_a_read_starts_at_a_time(table: Keyed, padded: bool) -> None:
     assert table.rows("append", at=spelled(begun)) == [(1, "1", INSERT), (2, "2", INSERT)]
 
 
-def test_unpadded_milliseconds_are_milliseconds() -> None:
+def test_milliseconds_may_be_written_without_leading_zeros() -> None:
     """evidence 71: ".5" in the live test means five milliseconds, not half a second."""
     from odps_nb.local.reading.increments import seconds_of
 
@@ -309,7 +309,7 @@ def test_unpadded_milliseconds_are_milliseconds() -> None:
     assert [round(seconds_of(text) - base, 6) for text in spelled] == [0.005, 0.005, 0.5]
 
 
-def test_a_read_across_truncate_is_refused(changed: Keyed) -> None:
+def test_an_incremental_read_across_truncate_is_refused(changed: Keyed) -> None:
     """No source shows the result of a read across TRUNCATE: see docs/open-questions.md."""
     changed.peer.sql(f"TRUNCATE TABLE {changed.name};")
     with pytest.raises(ConflictError, match=r"version 6 .* replaced rows"):
@@ -318,7 +318,7 @@ def test_a_read_across_truncate_is_refused(changed: Keyed) -> None:
     assert changed.rows("cdc", 6) == [(7, "7", INSERT)]
 
 
-def test_an_overwrite_is_reported_row_by_row(changed: Keyed) -> None:
+def test_an_overwrite_is_reported_as_changes_of_rows(changed: Keyed) -> None:
     """No live test overwrites; here, an overwrite appears as changes (docs/open-questions.md)."""
     changed.peer.sql(f"INSERT OVERWRITE TABLE {changed.name} VALUES (1, '4'), (9, '9');")
     assert changed.rows("cdc", 5) == [(1, "3", BEFORE), (1, "4", AFTER), (9, "9", INSERT)]

@@ -48,7 +48,7 @@ def read(raw: Raw, instance: str, params: dict[str, object], **body: object) -> 
     return rows_of(answer)
 
 
-def test_a_session_counts_exactly(raw: Raw, instance: str) -> None:
+def test_the_row_count_of_a_result_session_is_exact(raw: Raw, instance: str) -> None:
     """evidence 147, 36: DownloadID, RecordCount, nested schema (C++: TestNormal)"""
     session = opened(raw, instance)
     assert session["RecordCount"] == 10
@@ -61,7 +61,7 @@ def test_a_session_counts_exactly(raw: Raw, instance: str) -> None:
     assert sorted(rows["col1"].to_pylist()) == list(range(10))
 
 
-def test_two_ranges_cover_the_result(raw: Raw, instance: str) -> None:
+def test_two_row_ranges_contain_all_rows_of_the_result(raw: Raw, instance: str) -> None:
     """evidence 147: Offset is omitted if it is 0 (C++: …WithOffset)"""
     named = {"SessionId": opened(raw, instance)["DownloadID"]}
     halves = [
@@ -78,7 +78,7 @@ def test_a_count_beyond_the_end_of_a_result_is_reduced(raw: Raw, instance: str) 
     assert read(raw, instance, named | {"Count": 9999999}, Columns=[]).num_rows == 10
 
 
-def test_columns_can_be_selected(raw: Raw, instance: str) -> None:
+def test_columns_of_a_result_can_be_selected(raw: Raw, instance: str) -> None:
     """evidence 148 (C++: TestCreateInstanceReadStreamWithColumns)"""
     place = {"SessionId": opened(raw, instance)["DownloadID"], "Count": 10}
     rows = read(raw, instance, place, Columns=["col1", "col2"])
@@ -86,7 +86,7 @@ def test_columns_can_be_selected(raw: Raw, instance: str) -> None:
 
 
 @pytest.mark.parametrize("method", ["POST", "GET"])
-def test_a_session_is_found_by_its_id(raw: Raw, instance: str, method: str) -> None:
+def test_a_result_session_is_found_by_its_id(raw: Raw, instance: str, method: str) -> None:
     """evidence 148: POST without body, and GET (C++: TestRebuildSessionWithSessionId; Java)"""
     session = opened(raw, instance)
     again = raw.ask(
@@ -99,7 +99,7 @@ def test_a_session_is_found_by_its_id(raw: Raw, instance: str, method: str) -> N
 
 
 @pytest.mark.parametrize("word", ["initiating", "Initiating", "INIT", "init"])
-def test_our_client_waits_for_a_result_in_preparation(word: str) -> None:
+def test_odps_nb_waits_for_a_result_in_preparation(word: str) -> None:
     """evidence 149: the status may be in lower case (C++: SESSION_STATUS_INITIATING)"""
     body = json.dumps({"DownloadID": "d", "Status": word, "RecordCount": 0}).encode()
     assert InstanceSessionAnswer.decode(body, {}).status is SessionStatus.INIT
@@ -117,13 +117,13 @@ def test_a_result_is_read_without_a_session(
     assert read(raw, instance, {"Offset": 4, "Count": 100}, Columns=[], **said).num_rows == 6
 
 
-def test_a_count_without_a_session_reads_some_rows(raw: Raw, instance: str) -> None:
+def test_a_read_without_a_session_returns_some_rows(raw: Raw, instance: str) -> None:
     """evidence 151: 5 rows are not guaranteed, but some rows are (C++: …AllMethods)"""
     said: dict[str, object] = {"TaskName": "console_sqlrt_task", "QueryId": 0, "EnableLimit": True}
     assert 0 < read(raw, instance, {"Count": 5}, Columns=[], **said).num_rows <= 10
 
 
-def test_our_request_without_a_session_names_the_query(raw: Raw, instance: str) -> None:
+def test_a_request_of_odps_nb_without_a_session_names_the_query(raw: Raw, instance: str) -> None:
     """evidence 150: no SessionId on the wire (C++: instance_read_stream)"""
     project = raw.service.project
     wire = ReadInstance(project=project, instance_id=instance, session_id=None).encode()

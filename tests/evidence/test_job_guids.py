@@ -57,7 +57,7 @@ def test_another_text_with_the_same_guid_returns_the_first_instance(peer: Peer) 
     assert submit(peer, "select 1;", str(uuid4())) != first
 
 
-def test_jobs_without_a_guid_are_separate(peer: Peer) -> None:
+def test_jobs_without_a_guid_are_separate_instances(peer: Peer) -> None:
     """Evidence 163: neither an empty Guid nor the property ``uuid`` names a job."""
     ids = {submit(peer, "select 1;", "") for _ in range(3)}
     wire = SubmitSql(project=peer.service.project, sql="select 1", unique_id="u-3").encode()
@@ -68,7 +68,7 @@ def test_jobs_without_a_guid_are_separate(peer: Peer) -> None:
     assert len(ids) == 5
 
 
-def test_a_statement_of_one_guid_runs_once_however_often_it_is_sent(peer: Peer) -> None:
+def test_a_statement_with_a_guid_runs_once_even_if_submitted_several_times(peer: Peer) -> None:
     """Evidence 163: even after the job has ended, with the outcome of the first job."""
     peer.sql("create table of_one_guid (a bigint);")
     guid = str(uuid4())
@@ -109,7 +109,7 @@ def test_a_running_job_is_found_by_its_guid(peer: Peer) -> None:
     assert state(peer, first) == "Cancelled"
 
 
-def test_a_refused_text_does_not_use_its_guid(peer: Peer) -> None:
+def test_a_job_with_a_refused_text_does_not_occupy_its_guid(peer: Peer) -> None:
     """If a statement was not started, a later statement may use its Guid."""
     guid = str(uuid4())
     for _ in range(2):
@@ -118,7 +118,7 @@ def test_a_refused_text_does_not_use_its_guid(peer: Peer) -> None:
     assert state(peer, submit(peer, "select 1;", guid)) == "Success"
 
 
-def test_an_estimate_has_a_guid(peer: Peer) -> None:
+def test_an_estimate_may_have_a_guid(peer: Peer) -> None:
     guid = str(uuid4())
     first = submit(peer, "select 1;", guid, estimates=True)
     assert submit(peer, "select 1;", guid, estimates=True) == first
@@ -149,7 +149,7 @@ def test_a_guid_is_known_after_a_restart_and_a_kill(tmp_path: Path) -> None:
 
 
 @pytest.mark.nightly
-def test_a_guid_of_another_key_names_no_instance(tmp_path: Path) -> None:
+def test_a_guid_used_by_another_key_does_not_return_its_instance(tmp_path: Path) -> None:
     """The result of a statement belongs to the key that submitted it."""
     with (
         protected_service(tmp_path) as service,
@@ -165,15 +165,15 @@ def test_a_guid_of_another_key_names_no_instance(tmp_path: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def moody() -> Iterator[LocalService]:
-    """A service that misbehaves on request."""
+def faulty_service() -> Iterator[LocalService]:
+    """A service that fails on request."""
     with start(samples=False, options=("--misbehave",)) as running:
         yield running
 
 
 @pytest.fixture
-def odps(moody: LocalService) -> Iterator[Connection]:
-    with connected(moody) as odps:
+def odps(faulty_service: LocalService) -> Iterator[Connection]:
+    with connected(faulty_service) as odps:
         odps.create_table("t", "a bigint", if_not_exists=True)
         odps.sql("truncate table t")
         yield odps
@@ -216,7 +216,7 @@ def test_an_insert_whose_response_is_lost_inserts_once(
 def test_every_statement_of_the_client_survives_a_lost_response(
     odps: Connection, make: str
 ) -> None:
-    """Evidence 163: statements that a second run would duplicate or make fail are run only once."""
+    """Evidence 163: a statement runs once even if a second run would duplicate rows or fail."""
     odps.sql("drop table if exists made")
     if make in ("drop", "add", "merge"):
         odps.create_table("made", "id bigint", primary_key=["id"] if make == "merge" else [])
@@ -253,9 +253,11 @@ def test_a_lost_response_does_not_hide_the_failure_of_a_statement(odps: Connecti
     assert not caught.value.in_doubt
 
 
-def test_a_statement_is_in_doubt_when_no_request_gets_a_response(moody: LocalService) -> None:
+def test_a_statement_is_in_doubt_if_no_request_gets_a_response(
+    faulty_service: LocalService,
+) -> None:
     """Evidence 163: all retries failed, and the statement may have been executed."""
-    with connected(moody, client_options=ClientOptions(retries=1)) as odps:
+    with connected(faulty_service, client_options=ClientOptions(retries=1)) as odps:
         odps.create_table("t", "a bigint", if_not_exists=True)
         lose(odps, times=2)
         with pytest.raises(OdpsNbError) as caught:

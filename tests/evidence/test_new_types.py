@@ -111,7 +111,7 @@ def types_of(schema: TableSchema) -> list[str]:
 
 
 @pytest.mark.parametrize("text", ["FOO", "geometry(4326)", "timestamp with local zone", "odd [{?"])
-def test_the_table_shows_the_type_as_it_is_written(
+def test_a_table_shows_the_text_of_an_unknown_type(
     odps: Connection, proxy: Renaming, name: str, text: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Evidence 154, 155: a type text that cannot be parsed is kept, in both kinds of documents."""
@@ -128,7 +128,7 @@ def test_the_table_shows_the_type_as_it_is_written(
 def test_a_table_with_an_unreadable_type_text_is_read(
     empty_service: LocalService, name: str, written: str
 ) -> None:
-    """Evidence 154: such a type is unknown in all documents, and causes no second request."""
+    """Evidence 154: the type is unknown in all documents, and causes no second request."""
     proxy = Untyped(empty_service.tunnel_endpoint)
     proxy.written = written
     with through(empty_service, proxy) as odps:
@@ -141,7 +141,7 @@ def test_a_table_with_an_unreadable_type_text_is_read(
 
 
 def test_an_unknown_column_is_returned_unchanged(odps: Connection, name: str) -> None:
-    """Evidence 154: other columns are read as usual, and this one with its Arrow type."""
+    """Evidence 154: other columns are read as usual, and the unknown column with its Arrow type."""
     rows = odps.table(name).read().to_arrow()
     assert rows.schema.field("x").type == pa.binary()
     assert rows["x"].to_pylist() == BYTES
@@ -164,20 +164,22 @@ def test_an_unknown_column_needs_no_additional_request(
     assert sorted(actions) == sorted(set(actions))
 
 
-def test_results_of_sql_have_unknown_columns(odps: Connection, name: str) -> None:
+def test_results_of_sql_may_have_columns_of_unknown_types(odps: Connection, name: str) -> None:
     """Evidence 154: the read session of an instance uses the nested form."""
     result = odps.sql(f"select id, x from {name} order by id")
     assert result.to_pandas()["x"].tolist() == BYTES
     assert types_of(result.schema) == ["bigint", "type 77"]
 
 
-def test_an_empty_table_has_its_columns(odps: Connection, raw: Raw) -> None:
+def test_an_empty_table_is_read_with_its_columns(odps: Connection, raw: Raw) -> None:
     name = raw.make("(id bigint, x binary)")
     assert odps.table(name).read().to_arrow().schema.names == ["id", "x"]
     assert list(odps.table(name).read().to_pandas().columns) == ["id", "x"]
 
 
-def test_a_condition_reads_other_columns_only(odps: Connection, proxy: Renaming, name: str) -> None:
+def test_a_column_of_an_unknown_type_can_only_be_tested_for_null(
+    odps: Connection, proxy: Renaming, name: str
+) -> None:
     """Evidence 154: a condition on an unknown type is rejected before anything is sent."""
     table = odps.table(name)
     assert table.read(where="s = 'b'").to_arrow()["x"].to_pylist() == [None]
@@ -189,7 +191,7 @@ def test_a_condition_reads_other_columns_only(odps: Connection, proxy: Renaming,
     assert "TableRead" not in [one.action for one in proxy.take()]
 
 
-def test_forms_with_early_types_refuse_an_unknown_column_by_name(
+def test_engines_that_need_types_in_advance_refuse_an_unknown_column_by_name(
     odps: Connection, name: str
 ) -> None:
     """Evidence 154: the error names the column and type, and the columns to select instead."""
@@ -220,7 +222,7 @@ def _ray_column(table: Table) -> list[str]:
 
 
 @pytest.mark.parametrize("form", WITHOUT_TYPES)
-def test_forms_with_early_types_omit_an_unknown_column(
+def test_engines_that_need_types_in_advance_omit_an_unknown_column(
     odps: Connection, name: str, form: str
 ) -> None:
     """Evidence 154: the other columns are read, and one warning names the omitted ones."""
@@ -231,7 +233,7 @@ def test_forms_with_early_types_omit_an_unknown_column(
     assert "xs (" in str(told[0].message)
 
 
-def test_a_known_type_in_an_unknown_form_is_returned_unchanged(
+def test_a_known_type_in_an_unknown_arrow_form_is_returned_unchanged(
     odps: Connection, proxy: Renaming, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Evidence 155: no source shows the Arrow form of a VECTOR in a session."""
@@ -247,7 +249,7 @@ def test_a_known_type_in_an_unknown_form_is_returned_unchanged(
 
 
 def test_a_write_leaves_an_unknown_column_null(odps: Connection, raw: Raw) -> None:
-    """Evidence 154: other columns are written as usual; values for this one are rejected."""
+    """Evidence 154: other columns are written as usual; values for the unknown one are rejected."""
     table = odps.table(raw.make("(id bigint, x binary, s string)"))
     table.write(pd.DataFrame({"id": [1], "s": ["a"]}))
     table.write(pa.table({"id": [2], "x": pa.nulls(1)}))
@@ -258,7 +260,7 @@ def test_a_write_leaves_an_unknown_column_null(odps: Connection, raw: Raw) -> No
     assert len(table.read().to_pandas()) == 2
 
 
-def test_no_table_is_created_of_an_unknown_type(odps: Connection, name: str) -> None:
+def test_a_table_with_an_unknown_column_type_is_not_created(odps: Connection, name: str) -> None:
     with pytest.raises(ArgumentError, match=r"'x' has the type 'FOO\(3\)'"):
         odps.create_table(f"{name}_copy", odps.table(name).schema)
 
@@ -319,7 +321,7 @@ def test_a_geography_is_read_as_bytes(local: Connection, places: str) -> None:
     assert "shapely.to_wkb" in str(caught.value.hint)
 
 
-def test_vector_is_a_list_of_its_length(local: Connection, places: str) -> None:
+def test_a_vector_is_a_list_of_fixed_length(local: Connection, places: str) -> None:
     """Evidence 155: vector(float,3), from lists and NumPy arrays, with nulls."""
     table = local.table(places)
     assert types_of(table.schema)[2:] == ["vector(float,3)", "array<vector(double,2)>"]
@@ -385,7 +387,7 @@ def test_an_invalid_vector_is_refused(
     ],
     ids=str,
 )
-def test_arrow_lists_are_vectors(local: Connection, raw: Raw, kind: pa.DataType) -> None:
+def test_arrow_lists_can_be_vectors(local: Connection, raw: Raw, kind: pa.DataType) -> None:
     """Evidence 155: every form of lists is accepted."""
     table = local.table(raw.make("(v vector(float,3))"))
     rows = [[1, 2, 3], None, [4, 5, 6]]
@@ -397,7 +399,7 @@ def test_arrow_lists_are_vectors(local: Connection, raw: Raw, kind: pa.DataType)
     assert found == [[1, 2, 3], None, [4, 5, 6], None, [4, 5, 6]]
 
 
-def test_a_matrix_is_a_column_of_vectors(local: Connection, raw: Raw) -> None:
+def test_a_matrix_is_accepted_as_a_column_of_vectors(local: Connection, raw: Raw) -> None:
     """Evidence 155: Two-dimensional NumPy arrays and tensors are written row by row."""
     table = local.table(raw.make("(id bigint, v vector(double,2))"))
     matrix = np.arange(6.0).reshape(3, 2)
@@ -449,7 +451,7 @@ NARROW = ("dask", "to_polars", "scan_polars", "dataset", "stream")
 
 
 @pytest.mark.parametrize("digits", [20, 36])
-def test_the_bare_decimal_may_have_more_than_38_digits(
+def test_a_bare_decimal_may_have_more_than_38_digits(
     empty_service: LocalService, local: Connection, new_name: NewName, digits: int
 ) -> None:
     """Evidence 174: each way reads DECIMAL(54,18), or names what does not fit and what to do."""

@@ -37,7 +37,7 @@ def shown(
     return rows_of(raw.ask("TablePreview", raw.table(table), body=body, coding="x-lz4-frame,zstd"))
 
 
-def test_without_limits_all_rows_of_all_partitions_are_returned(raw: Raw, table: str) -> None:
+def test_a_preview_without_a_limit_returns_all_rows_of_all_partitions(raw: Raw, table: str) -> None:
     """evidence 140, 145, 146: Limit 0, Partition "", Columns []: 9 rows (C++: TestAllPartitions)"""
     rows = shown(raw, table)
     assert rows.column_names == NAMES
@@ -48,7 +48,7 @@ def test_without_limits_all_rows_of_all_partitions_are_returned(raw: Raw, table:
 @pytest.mark.parametrize(
     "columns", [("id", "name"), ("name", "id"), ("dt", "score"), ("region",)], ids=",".join
 )
-def test_columns_are_those_named_in_that_order(
+def test_a_preview_returns_the_requested_columns_in_the_requested_order(
     raw: Raw, table: str, columns: tuple[str, ...]
 ) -> None:
     """evidence 141: exactly these columns, no partition columns (C++: TestSpecificPartition)"""
@@ -65,7 +65,7 @@ def test_columns_are_those_named_in_that_order(
         ("dt=20250701", [0, 1, 2, 6, 7, 8]),
     ],
 )
-def test_a_partition_may_be_named_in_part(
+def test_a_partition_may_be_given_as_a_partial_spec(
     raw: Raw, table: str, partition: str, ids: list[int]
 ) -> None:
     """evidence 142: comma, and a partial spec (C++: preview_test)"""
@@ -73,7 +73,7 @@ def test_a_partition_may_be_named_in_part(
 
 
 @pytest.mark.parametrize("partition", ["region=north,dt=20250701", "region=north"])
-def test_a_missing_partition_is_a_stream_without_batches(
+def test_the_preview_of_a_missing_partition_is_a_stream_without_batches(
     raw: Raw, table: str, partition: str
 ) -> None:
     """evidence 143: no batch, no error (C++: TestNonExistentPartition)"""
@@ -84,18 +84,18 @@ def test_a_missing_partition_is_a_stream_without_batches(
 
 
 @pytest.mark.parametrize(("limit", "rows"), [(1, 1), (2, 2), (9, 9), (10, 9), (20_000, 9)])
-def test_a_limit_is_exact(raw: Raw, table: str, limit: int, rows: int) -> None:
+def test_the_limit_of_a_preview_is_exact(raw: Raw, table: str, limit: int, rows: int) -> None:
     """evidence 144 (C++: preview_test; Python: test_preview_table)"""
     assert shown(raw, table, limit=limit)["id"].to_pylist() == list(range(rows))
 
 
-def test_an_empty_table_has_no_rows(raw: Raw) -> None:
+def test_the_preview_of_an_empty_table_has_no_rows(raw: Raw) -> None:
     """evidence 143, 146: same for a partition without rows, named or not"""
     name = raw.make("(id bigint) PARTITIONED BY (p string)")
     assert shown(raw, name).num_rows == shown(raw, name, partition="p=x").num_rows == 0
 
 
-def test_our_client_names_a_partition_with_commas(raw: Raw, table: str) -> None:
+def test_odps_nb_puts_commas_between_partition_levels_of_a_preview(raw: Raw, table: str) -> None:
     """evidence 142: the comma is confirmed here, the slash elsewhere (C++: preview_test)"""
     spec = PartitionSpec.of("region=east/dt=20250701")
     name = TableName.parse(table, project=raw.service.project)

@@ -34,14 +34,14 @@ def analyst(protected: LocalService) -> Iterator[Connection]:
         yield connection
 
 
-def test_tables_are_described_and_not_read(analyst: Connection) -> None:
+def test_a_key_without_read_permission_sees_the_schema_and_no_rows(analyst: Connection) -> None:
     table = analyst.table("numbers")
     assert table.schema.names == ("id",)
     with pytest.raises(AccessDeniedError, match="has no read permission"):
         table.read().to_pandas()
 
 
-def test_a_small_result_is_read_completely(analyst: Connection) -> None:
+def test_a_small_result_is_returned_completely(analyst: Connection) -> None:
     result = analyst.sql(NUMBERS.format(9) + " and e.id < 999 order by n")
     found = result.to_pandas()["n"].to_list()
     assert found == [1000 * d + e for d in range(9) for e in range(999)]
@@ -84,14 +84,14 @@ def test_the_permitted_rows_of_a_large_result_can_be_explored(analyst: Connectio
     assert view.page(0).columns[0][0] == "10999"
 
 
-def test_a_key_that_may_read_gets_all_rows(protected: LocalService) -> None:
+def test_a_key_with_read_permission_gets_all_rows(protected: LocalService) -> None:
     with owner_of(protected) as owner:
         assert owner.sql(NUMBERS.format(11)).to_pandas()["n"].nunique() == 11_000
 
 
 @pytest.mark.compat
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
-def test_pyodps_falls_back_to_the_first_rows(protected: LocalService) -> None:
+def test_pyodps_falls_back_to_the_first_rows_of_a_result(protected: LocalService) -> None:
     entry = ODPS("analyst", "a-secret", project="ours", endpoint=protected.endpoint)
     instance = entry.execute_sql(NUMBERS.format(11))
     with (

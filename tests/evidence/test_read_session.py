@@ -49,7 +49,7 @@ def parted(raw: Raw) -> str:
     return name
 
 
-def test_row_offset_counts_exactly(raw: Raw, plain: str, parted: str) -> None:
+def test_the_row_count_of_a_session_is_exact(raw: Raw, plain: str, parted: str) -> None:
     """evidence 1: RecordCount is exact (C++: TestTableRead, TestFilterOptionsRequiredPartitions)"""
     assert raw.session(plain, SplitOptions=ROW_OFFSET)["RecordCount"] == 1000
     assert raw.session(parted, SplitOptions=ROW_OFFSET)["RecordCount"] == 1000
@@ -70,7 +70,7 @@ def test_the_client_may_choose_any_row_range(
         assert rows["col1"].to_pylist() == list(range(offset, offset + count))
 
 
-def test_a_count_beyond_the_end_is_reduced(raw: Raw, plain: str) -> None:
+def test_a_row_count_beyond_the_end_of_the_table_is_reduced(raw: Raw, plain: str) -> None:
     """evidence 3: C++ sends 4294967295 for all rows (table_read_stream)"""
     session = raw.session(plain, SplitOptions=ROW_OFFSET)
     assert raw.rows(plain, session, {"Offset": 0, "Count": 4294967295}).num_rows == 1000
@@ -188,7 +188,7 @@ def test_increments_of_a_primary_key_table_may_be_split_by_bucket(raw: Raw) -> N
     assert session["SplitMode"] == "Bucket"
 
 
-def test_a_table_without_clusters_has_no_buckets(raw: Raw, plain: str) -> None:
+def test_a_table_without_clustering_cannot_be_split_by_bucket(raw: Raw, plain: str) -> None:
     """evidence 10: rejected (Python v1: test_create_read_session_neg1)"""
     assert "not clustered" in refused(raw.open(plain, SplitOptions={"SplitMode": "Bucket"}))
     clustered = raw.make(f"{COLUMNS} CLUSTERED BY (col1) SORTED BY (col1) INTO 4 BUCKETS")
@@ -207,7 +207,7 @@ def test_a_table_without_clusters_has_no_buckets(raw: Raw, plain: str) -> None:
         ),
     ],
 )
-def test_columns_are_exactly_those_named(
+def test_a_session_returns_exactly_the_requested_columns(
     raw: Raw, parted: str, named: dict[str, object], columns: list[str]
 ) -> None:
     """evidence 12 to 15 (C++: TestPartitionedTableRead, TestFilterOptions…; Python: e2e_read)"""
@@ -219,7 +219,7 @@ def test_columns_are_exactly_those_named(
 
 
 @pytest.mark.parametrize("sign", "/,")
-def test_partitions_are_separated_by_either_sign_and_combined(
+def test_partition_levels_are_separated_by_a_slash_or_comma_and_several_partitions_are_combined(
     raw: Raw, parted: str, sign: str
 ) -> None:
     """evidence 16: p1=x/p2=y, a union (C++: TestFilterOptionsRequiredPartitions)"""
@@ -230,7 +230,7 @@ def test_partitions_are_separated_by_either_sign_and_combined(
     assert found == {("partition1", "a"), ("partition2", "b")}
 
 
-def test_our_client_names_partitions_with_slashes(raw: Raw, parted: str) -> None:
+def test_odps_nb_puts_slashes_between_partition_levels_of_a_read(raw: Raw, parted: str) -> None:
     """evidence 16: the slash is confirmed here (C++: TestFilterOptionsRequiredPartitions)"""
     table = TableName.parse(parted, project=raw.service.project)
     specs = (PartitionSpec.of("p1=partition1,p2=a"), PartitionSpec.of("p1=partition2"))
@@ -260,7 +260,9 @@ KINDS = {
 
 
 @pytest.mark.parametrize("options", [ROW_OFFSET, SIZE])
-def test_a_response_contains_every_member(raw: Raw, plain: str, options: dict[str, object]) -> None:
+def test_a_session_response_contains_every_member(
+    raw: Raw, plain: str, options: dict[str, object]
+) -> None:
     """evidence 17: all present, none null (C++: from_json of table_read_session)"""
     session = raw.session(plain, SplitOptions=options)
     assert {key: type(session[key]) for key in KINDS} == KINDS
@@ -292,7 +294,7 @@ def test_a_response_contains_every_member(raw: Raw, plain: str, options: dict[st
         ),
     ],
 )
-def test_options_of_increments_are_always_echoed(
+def test_a_session_response_always_contains_the_incremental_options(
     raw: Raw, plain: str, asked: dict[str, object], echoed: tuple[object, ...]
 ) -> None:
     """evidence 18: an object, also in a read that is not incremental (C++: from_json)"""
@@ -305,7 +307,7 @@ def test_options_of_increments_are_always_echoed(
     assert again["IncrementalReadOptions"] == said
 
 
-def test_the_schema_is_returned_in_both_forms(raw: Raw, parted: str) -> None:
+def test_a_session_response_contains_the_schema_in_both_forms(raw: Raw, parted: str) -> None:
     """evidence 19: DataSchema flat (Python, Java), TableSchema nested (C++)"""
     session = raw.session(parted, SplitOptions=ROW_OFFSET)
     names = ("col1", "col2", "col3", "col4", "p1", "p2")
@@ -313,12 +315,12 @@ def test_the_schema_is_returned_in_both_forms(raw: Raw, parted: str) -> None:
     assert decode_nested(session["TableSchema"]).schema.names == names
 
 
-def test_a_session_is_ready_immediately(raw: Raw, plain: str) -> None:
+def test_a_read_session_is_ready_immediately(raw: Raw, plain: str) -> None:
     """evidence 20: any value except INIT and NORMAL ends a client (C++, Python: loops)"""
     assert raw.session(plain, SplitOptions=SIZE)["SessionStatus"] == "NORMAL"
 
 
-def test_a_session_is_found_by_only_its_id(raw: Raw, plain: str) -> None:
+def test_a_read_session_is_found_by_its_id_alone(raw: Raw, plain: str) -> None:
     """evidence 21, 22: no body, no session_refresh (C++: GetReadSession; Python: manual)"""
     session = raw.session(plain, SplitOptions=ROW_OFFSET)
     params = {"SessionId": session["SessionId"]}
@@ -326,7 +328,7 @@ def test_a_session_is_found_by_only_its_id(raw: Raw, plain: str) -> None:
     assert again == session
 
 
-def test_a_table_in_the_default_schema_is_the_same_table(raw: Raw, plain: str) -> None:
+def test_a_table_may_be_named_with_or_without_the_default_schema(raw: Raw, plain: str) -> None:
     """evidence 23, 24: schemas.default, no charset (C++: CreateMaxStorageApiTableRequest)"""
     target = f"projects.{raw.service.project}.tables.{plain}"
     assert "schemas.default" in raw.table(plain)
@@ -336,7 +338,7 @@ def test_a_table_in_the_default_schema_is_the_same_table(raw: Raw, plain: str) -
         assert answer.json()["RecordCount"] == 1000
 
 
-def test_a_session_estimates_rows_and_bytes(raw: Raw, plain: str) -> None:
+def test_a_session_response_estimates_rows_and_bytes(raw: Raw, plain: str) -> None:
     """evidence 25: hints (Python v1: test_storage_api)"""
     stats = raw.session(plain, SplitOptions=SIZE)["SessionStats"]
     assert stats["EstimatedRowCount"] == 1000

@@ -49,7 +49,9 @@ def test_reports_have_the_expected_format() -> None:
 
 @pytest.mark.gate(25)
 @pytest.mark.parametrize("recorded", CASES)
-def test_recorded_observations_are_repeated(prober: Prober, recorded: dict[str, Any]) -> None:
+def test_the_embedded_service_gives_the_recorded_observations(
+    prober: Prober, recorded: dict[str, Any]
+) -> None:
     (question,) = choose([recorded["id"]])
     (found,) = prober.ask([question])
     assert json.loads(json.dumps(found.seen)) == recorded["seen"], found.verdict

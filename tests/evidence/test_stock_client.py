@@ -42,7 +42,7 @@ def parts(entry: ODPS) -> Table:
 # -- downloads of partitions ------------------------------------------------------------------
 
 
-def test_records_of_a_partition_end_in_its_values(parts: Table) -> None:
+def test_records_of_a_partition_end_with_its_partition_values(parts: Table) -> None:
     """Evidence 165: test_read_write_partition_table, test_simple_record_read_write_table"""
     with parts.open_reader("ds=a,h=7") as reader:
         assert [record.values for record in reader] == [[1, "x", "a", "7"], [2, None, "a", "7"]]
@@ -53,7 +53,7 @@ def test_records_of_a_partition_end_in_its_values(parts: Table) -> None:
         assert reader.to_pandas()["h"].tolist() == ["7", "7"]
 
 
-def test_columns_of_a_partition_are_selected_with_its_keys(parts: Table) -> None:
+def test_data_and_partition_columns_of_a_partition_can_be_selected(parts: Table) -> None:
     """Evidence 165: test_partition_download_with_specified_columns"""
     session = TableTunnel(parts.odps).create_download_session(parts, partition_spec="ds=a,h=7")
     with session.open_record_reader(0, 2, columns=["note", "ds"]) as reader:
@@ -141,7 +141,7 @@ def test_durations_are_written_and_read_as_structs(entry: ODPS) -> None:
         assert [record["i"] for record in reader][:2] == whole
 
 
-def test_uploads_are_compressed_as_the_tunnel_names_it(entry: ODPS) -> None:
+def test_an_upload_may_be_compressed_with_lz4(entry: ODPS) -> None:
     """``x-odps-lz4-frame`` is LZ4 (test_upload_and_download_with_compress)."""
     table = entry.create_table(f"z{time.time_ns()}", "id bigint")
     session = TableTunnel(entry).create_upload_session(table, compress_algo="lz4")
@@ -189,7 +189,7 @@ def test_a_task_shows_its_progress_and_a_summary(entry: ODPS) -> None:
     assert "output records: 2" in summary.summary_text
 
 
-def test_documents_state_the_kind_of_an_object(entry: ODPS, parts: Table) -> None:
+def test_documents_state_the_type_of_an_object(entry: ODPS, parts: Table) -> None:
     """Evidence 181: test_project, test_create_delete_table, test_partition"""
     project = entry.get_project()
     assert (project.type, project.state) == (Project.ProjectType.MANAGED, "AVAILABLE")
@@ -201,7 +201,7 @@ def test_documents_state_the_kind_of_an_object(entry: ODPS, parts: Table) -> Non
     assert partition.is_loaded
 
 
-def test_a_missing_schema_has_no_lists(entry: ODPS) -> None:
+def test_listing_the_functions_of_a_missing_schema_raises_an_error(entry: ODPS) -> None:
     """Evidence 181: test_schemas, how older stock clients look up a schema"""
     with pytest.raises(errors.NoSuchObject):
         list(entry.list_functions(schema="nowhere"))

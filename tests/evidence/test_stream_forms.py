@@ -1,4 +1,4 @@
-"""All forms in which the service sends a column; users see the same result for each."""
+"""Users see the same result for every Arrow form in which the service sends a column."""
 
 from __future__ import annotations
 
@@ -129,9 +129,7 @@ def test_instants_have_a_zone_and_timestamp_ntz_has_none(raw: Raw, default: str)
 
 
 @pytest.mark.nightly
-def test_the_forms_are_sent_that_the_service_was_started_with(
-    forms: Running,
-) -> None:
+def test_the_service_sends_the_arrow_forms_that_it_was_started_with(forms: Running) -> None:
     """Evidence 151, 173: if switched on, in each stream"""
     with Raw(forms["zones and dictionaries"][0]) as raw:
         for rows in streams(raw, "forms").values():
@@ -156,7 +154,7 @@ def test_the_forms_are_sent_that_the_service_was_started_with(
 
 
 @pytest.mark.parametrize("zone", ["UTC", "Asia/Shanghai", "+08:00", "PRC"])
-def test_times_with_a_zone_are_stored_by_their_number(raw: Raw, zone: str) -> None:
+def test_times_with_a_zone_are_stored_as_the_same_instant(raw: Raw, zone: str) -> None:
     """Evidence 151: a client that writes the rows it read sends the zone; also in nested values"""
     name = raw.make("(t timestamp, n timestamp_ntz, a array<datetime>)")
     moment = pa.array([1, None], NANO)
@@ -188,7 +186,7 @@ ROADS: dict[str, Callable[[Table], pa.Table]] = {
 
 @pytest.mark.parametrize("road", ROADS)
 @pytest.mark.gate(4)
-def test_arrow_tables_have_plain_types(table: Table, road: str) -> None:
+def test_arrow_tables_of_a_read_have_plain_types(table: Table, road: str) -> None:
     """Evidence 151, 173: types and values are the same as in any other form of stream"""
     rows = by_id(ROADS[road](table))
     assert rows.schema.equals(EXPECTED.schema)
@@ -246,9 +244,7 @@ def test_the_explorer_shows_plain_types(table: Table) -> None:
     assert page.to_pylist() == EXPECTED.slice(1, 2).to_pylist()
 
 
-def test_only_the_requested_zone_is_shown(
-    forms: Running,
-) -> None:
+def test_only_the_time_zone_of_the_connection_is_shown(forms: Running) -> None:
     """Evidence 151: the connection determines the zone, whatever the stream says"""
     zone = "America/Los_Angeles"
     for service, _ in forms.values():
@@ -275,7 +271,7 @@ def test_changes_of_a_table_have_plain_types(odps: Connection) -> None:
     assert not [kind for kind in map(str, found.schema.types) if "tz=" in kind or "<" in kind]
 
 
-def test_a_read_that_breaks_resumes_at_the_exact_row(odps: Connection) -> None:
+def test_a_broken_read_with_dictionaries_resumes_at_the_exact_row(odps: Connection) -> None:
     """Evidence 173: the next stream has its own dictionaries and structs"""
     count = 60_000
     numbers = pa.array(range(count), pa.int64())
@@ -338,7 +334,7 @@ def test_a_map_keeps_repeated_keys(repeated: Table) -> None:
 
 
 def test_duckdb_refuses_a_map_with_a_repeated_key(repeated: Table) -> None:
-    """Evidence 172: DuckDB does not support such maps; it raises an error and computes nothing"""
+    """Evidence 172: DuckDB does not support maps with repeated keys and raises an error"""
     import duckdb
 
     rows = repeated.dataset()  # noqa: F841 - DuckDB finds it by its name
@@ -348,7 +344,7 @@ def test_duckdb_refuses_a_map_with_a_repeated_key(repeated: Table) -> None:
 
 
 @pytest.mark.gate(1)
-def test_spark_keeps_all_pairs_and_shows_the_last(
+def test_spark_keeps_all_pairs_of_a_map_and_a_dict_has_the_last(
     odps: Connection, repeated: Table, spark_session: SparkSession
 ) -> None:
     """Evidence 172: `size` counts all, a lookup finds the first, a dict contains the last"""

@@ -48,7 +48,7 @@ def strict() -> Iterator[Connection]:
         ("select id from plain union all select id from plain order by id", ORDERED),
     ],
 )
-def test_the_query_is_refused_and_the_error_says_how_to_allow_it(
+def test_a_query_is_refused_and_the_error_names_the_setting_that_allows_it(
     strict: Connection, query: str, said: str
 ) -> None:
     with pytest.raises(QueryError, match=said) as caught:

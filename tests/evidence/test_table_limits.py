@@ -38,7 +38,7 @@ LEVELS = "a string, b varchar(5), c char(2), d tinyint, e smallint, f int"
         ("create table {} (v array<decimal(38,19)>)", "SET odps.sql.decimal2.extended.scale"),
     ],
 )
-def test_a_definition_beyond_a_limit_is_refused(
+def test_a_table_definition_beyond_a_limit_is_refused(
     odps: Connection, new_name: NewName, statement: str, problem: str
 ) -> None:
     name = new_name("limits")
@@ -56,14 +56,16 @@ def test_a_definition_beyond_a_limit_is_refused(
         "create table {} (v decimal(38,18))",
     ],
 )
-def test_what_just_fits_is_made(odps: Connection, new_name: NewName, statement: str) -> None:
+def test_a_table_definition_at_the_limit_is_accepted(
+    odps: Connection, new_name: NewName, statement: str
+) -> None:
     name = new_name("limits")
     odps.sql(statement.format(name))
     assert odps.tables(name) == [name]
 
 
 @pytest.mark.parametrize("value", ["中文", "a中b", "\U00020000"])
-def test_string_partitions_have_no_chinese_values(
+def test_values_of_string_partitions_contain_no_chinese_characters(
     odps: Connection, new_name: NewName, value: str
 ) -> None:
     """evidence 225: vendor's manual, *Overview of partitioned tables*."""
@@ -86,7 +88,7 @@ def test_string_partitions_have_no_chinese_values(
     assert codes.partitions() == [spec]
 
 
-def test_wide_decimals_come_with_their_settings(odps: Connection, new_name: NewName) -> None:
+def test_odps_nb_sends_the_settings_for_wide_decimals(odps: Connection, new_name: NewName) -> None:
     name, wide = new_name("limits"), {"odps.sql.decimal256.enable": "true"}
     odps.sql(f"create table {name} (v decimal(76,30))", settings=wide)
     with pytest.raises(OdpsNbError, match=r"SET odps\.sql\.decimal256\.enable=true"):
@@ -95,7 +97,7 @@ def test_wide_decimals_come_with_their_settings(odps: Connection, new_name: NewN
     assert odps.table(name).schema.names == ("v", "w")
 
 
-def test_a_frame_of_wide_decimals_becomes_a_table(odps: Connection, new_name: NewName) -> None:
+def test_a_frame_of_wide_decimals_can_create_a_table(odps: Connection, new_name: NewName) -> None:
     values = [Decimal(10) ** 30, Decimal("1.123456789"), None]  # 40 digits, 9 after the point
     table = odps.create_table(new_name("limits"), pd.DataFrame({"v": values}))
     assert table.read().to_arrow()["v"].to_pylist() == values

@@ -28,7 +28,7 @@ def plain(raw: Raw) -> str:
     return name
 
 
-def test_batches_have_20000_rows_at_most(raw: Raw, plain: str) -> None:
+def test_batches_have_at_most_20000_rows(raw: Raw, plain: str) -> None:
     """evidence 30, 32: 20001 is rejected by the read, not by the session (C++: …MaxBatchRows)"""
     session = raw.session(plain, SplitOptions=ROW_OFFSET)
     batches = batches_of(raw.read(plain, session, ALL, MaxBatchRows=50))
@@ -52,7 +52,7 @@ def test_a_batch_size_in_range_is_accepted(raw: Raw, plain: str, size: int) -> N
     assert raw.rows(plain, session, ALL, MaxBatchRawSize=size).num_rows == 1000
 
 
-def test_the_first_rows_are_skipped(raw: Raw, plain: str) -> None:
+def test_the_first_rows_of_a_split_can_be_skipped(raw: Raw, plain: str) -> None:
     """evidence 33: 1000 rows, 100 skipped, 900 come (C++: TestReadOptionsSkipRowNum)"""
     session = raw.session(plain, SplitOptions=ROW_OFFSET)
     rows = raw.rows(plain, session, ALL, SkipRowNum=100)
@@ -69,7 +69,7 @@ def test_data_columns_can_be_selected(raw: Raw, plain: str, *, unordered: bool) 
     assert rows.num_rows == 1000
 
 
-def test_all_options_work_together(raw: Raw, plain: str) -> None:
+def test_all_read_options_can_be_combined(raw: Raw, plain: str) -> None:
     """evidence 35, 34: col2, col4 in this order (C++: TestReadOptionsAllParameters)"""
     session = raw.session(plain, SplitOptions=ROW_OFFSET)
     batches = batches_of(
@@ -90,7 +90,7 @@ def test_all_options_work_together(raw: Raw, plain: str) -> None:
 
 
 @pytest.mark.parametrize("coding", ["x-lz4-frame,zstd", "zstd", "x-lz4-frame"])
-def test_a_body_is_read_by_a_plain_arrow_reader(raw: Raw, plain: str, coding: str) -> None:
+def test_a_plain_arrow_reader_can_read_a_response(raw: Raw, plain: str, coding: str) -> None:
     """evidence 36: IPC buffers are compressed, the body is not (C++: ArrowBatchReader)"""
     session = raw.session(plain, SplitOptions=ROW_OFFSET)
     params = {"SessionId": session["SessionId"], **ALL}
@@ -123,7 +123,7 @@ TYPES = {
 }
 
 
-def test_types_equal_those_of_the_cpp_client(raw: Raw) -> None:
+def test_arrow_types_equal_those_of_the_cpp_client(raw: Raw) -> None:
     """evidence 37 to 39, 151: types, default units (C++: ValidateBatch), zones (Doris connector)"""
     columns = ", ".join(f"c{i} {kind}" for i, kind in enumerate(TYPES))
     name = raw.make(f"({columns}) PARTITIONED BY (p string)")
@@ -146,7 +146,7 @@ def _plain(type_: pa.DataType) -> pa.DataType:
     return type_
 
 
-def test_units_are_respected(raw: Raw) -> None:
+def test_requested_time_units_are_used(raw: Raw) -> None:
     """evidence 39: units requested in ArrowOptions (C++: header; Python, Java: defaults)"""
     name = raw.make("(a datetime, b timestamp, c timestamp_ntz)")
     moment = datetime.datetime(2024, 2, 29, 1, 2, 3, 4567)
@@ -174,7 +174,7 @@ def test_units_are_respected(raw: Raw) -> None:
         {"Type": "CSV", "Version": "V5"},
     ],
 )
-def test_an_unknown_form_is_refused(raw: Raw, plain: str, form: dict[str, str]) -> None:
+def test_an_unknown_data_format_is_refused(raw: Raw, plain: str, form: dict[str, str]) -> None:
     """evidence 42 (Python v1: test_read_with_invalid_data_format)"""
     session = raw.session(plain, SplitOptions=ROW_OFFSET)
     assert "the only supported row format" in refused(
@@ -182,7 +182,7 @@ def test_an_unknown_form_is_refused(raw: Raw, plain: str, form: dict[str, str]) 
     )
 
 
-def test_an_offset_past_the_end_is_refused(raw: Raw, plain: str) -> None:
+def test_a_row_offset_beyond_the_end_is_refused(raw: Raw, plain: str) -> None:
     """evidence 43: an error in v1; at the end itself unknown (maxframe issue 51, its title)"""
     session = raw.session(plain, SplitOptions=ROW_OFFSET)
     assert raw.rows(plain, session, {"Offset": 1000, "Count": 5}).num_rows == 0

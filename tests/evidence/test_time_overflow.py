@@ -26,7 +26,7 @@ YEARS = [
 ]
 
 
-def clocks(times):
+def without_zone(times):
     """Return the times of a stream without the zone of their Arrow type, which is UTC."""
     return [time and time.replace(tzinfo=None) for time in times.to_pylist()]
 
@@ -38,13 +38,15 @@ def with_500() -> Iterator[Raw]:
         yield raw
 
 
-def made(raw: Raw, times: pa.Array, kind: str = "timestamp") -> str:
+def stored(raw: Raw, times: pa.Array, kind: str = "timestamp") -> str:
     name = raw.make(f"(id bigint, t {kind})")
     raw.write(name, pa.table({"id": pa.array(range(len(times)), pa.int64()), "t": times}))
     return name
 
 
-def asked(raw: Raw, name: str, place: dict[str, object] = ALL, **body: Any) -> requests.Response:
+def requested(
+    raw: Raw, name: str, place: dict[str, object] = ALL, **body: Any
+) -> requests.Response:
     session = raw.session(name, SplitOptions=ROW_OFFSET, **body)
     return raw.read(name, session, place)
 
@@ -54,10 +56,10 @@ def test_far_times_are_refused_in_nanoseconds_and_returned_in_microseconds(
     raw: Raw, kind: str
 ) -> None:
     """Evidence 152: the session opens, the read is rejected, microseconds reach years 1 to 9999."""
-    name = made(raw, pa.array(YEARS, pa.timestamp("us")), kind)
-    assert refused(asked(raw, name)) == MESSAGE
-    assert asked(raw, name).json()["Code"] == "ODPS-0422214"
-    assert clocks(rows_of(asked(raw, name, ArrowOptions=MICRO))["t"]) == YEARS
+    name = stored(raw, pa.array(YEARS, pa.timestamp("us")), kind)
+    assert refused(requested(raw, name)) == MESSAGE
+    assert requested(raw, name).json()["Code"] == "ODPS-0422214"
+    assert without_zone(rows_of(requested(raw, name, ArrowOptions=MICRO))["t"]) == YEARS
     rest = raw.session(name, SplitOptions=ROW_OFFSET, RequiredDataColumns=["id"])
     assert raw.rows(name, rest, ALL).num_rows == len(YEARS)
 
@@ -65,10 +67,10 @@ def test_far_times_are_refused_in_nanoseconds_and_returned_in_microseconds(
 @pytest.mark.parametrize("nanos", [-1, LAST + 1, -(2**63) + 1, 2**63 - 1])
 def test_one_nanosecond_outside_of_the_bounds_is_refused(raw: Raw, nanos: int) -> None:
     """Evidence 152: 1970-01-01 to 2038-01-19."""
-    name = made(raw, pa.array([0, LAST, None, nanos], pa.timestamp("ns")))
-    near = rows_of(asked(raw, name, {"Offset": 0, "Count": 3}))["t"]
+    name = stored(raw, pa.array([0, LAST, None, nanos], pa.timestamp("ns")))
+    near = rows_of(requested(raw, name, {"Offset": 0, "Count": 3}))["t"]
     assert near.cast(pa.int64()).to_pylist() == [0, LAST, None]
-    assert refused(asked(raw, name, {"Offset": 3, "Count": 1})) == MESSAGE
+    assert refused(requested(raw, name, {"Offset": 3, "Count": 1})) == MESSAGE
 
 
 @pytest.mark.parametrize(
@@ -79,29 +81,29 @@ def test_one_nanosecond_outside_of_the_bounds_is_refused(raw: Raw, nanos: int) -
         ("struct<t:timestamp>", [{"t": 0}, {"t": -1}, {"t": None}]),
     ],
 )
-def test_times_inside_of_other_types_are_refused_in_their_own_rows(
+def test_nested_times_out_of_range_are_refused_only_in_their_rows(
     raw: Raw, kind: str, values: list[Any]
 ) -> None:
     time = pa.timestamp("ns")
     types = {"a": pa.list_(time), "m": pa.map_(pa.string(), time), "s": pa.struct({"t": time})}
-    name = made(raw, pa.array(values, types[kind[0]]), kind)
-    assert refused(asked(raw, name)) == MESSAGE
-    assert rows_of(asked(raw, name, {"Offset": 0, "Count": 1})).num_rows == 1
-    assert refused(asked(raw, name, {"Offset": 1, "Count": 1})) == MESSAGE
-    assert rows_of(asked(raw, name, {"Offset": 2, "Count": 1})).num_rows == 1
+    name = stored(raw, pa.array(values, types[kind[0]]), kind)
+    assert refused(requested(raw, name)) == MESSAGE
+    assert rows_of(requested(raw, name, {"Offset": 0, "Count": 1})).num_rows == 1
+    assert refused(requested(raw, name, {"Offset": 1, "Count": 1})) == MESSAGE
+    assert rows_of(requested(raw, name, {"Offset": 2, "Count": 1})).num_rows == 1
 
 
 def test_a_datetime_of_any_year_is_returned_in_milliseconds(raw: Raw) -> None:
     """Evidence 152: Doris reads DATETIME of the years 1 to 9999 in this way (datetime_tb2)."""
     years = [datetime(1, 1, 1), datetime(1969, 2, 2), datetime(9999, 12, 31, 23, 59, 59)]
-    name = made(raw, pa.array(years, pa.timestamp("ms")), "datetime")
-    assert clocks(rows_of(asked(raw, name))["t"]) == years
+    name = stored(raw, pa.array(years, pa.timestamp("ms")), "datetime")
+    assert without_zone(rows_of(requested(raw, name))["t"]) == years
 
 
-def test_a_read_stops_with_an_error_at_the_batch_with_the_time(raw: Raw) -> None:
+def test_a_read_ends_with_an_error_at_the_batch_with_the_unreadable_time(raw: Raw) -> None:
     """Evidence 152: the error arrives with the rows, some of which may already have arrived."""
     count = 200_000  # the service sends a megabyte before it checks the last rows
-    name = made(raw, pa.array([*range(count), -1], pa.timestamp("ns")))
+    name = stored(raw, pa.array([*range(count), -1], pa.timestamp("ns")))
     session = raw.session(name, SplitOptions=ROW_OFFSET)
     with pytest.raises(requests.exceptions.ChunkedEncodingError):
         raw.read(name, session, {"Offset": 0, "Count": count + 1})
@@ -109,15 +111,15 @@ def test_a_read_stops_with_an_error_at_the_batch_with_the_time(raw: Raw) -> None
     assert refused(raw.read(name, session, {"Offset": count, "Count": 1})) == MESSAGE
 
 
-def test_the_status_may_be_500(with_500: Raw) -> None:
+def test_the_status_of_a_time_overflow_may_be_500(with_500: Raw) -> None:
     """Evidence 152 does not show the status."""
     for times in (pa.array([-1], pa.timestamp("ns")), pa.array(YEARS, pa.timestamp("us"))):
-        answer = asked(with_500, made(with_500, times))
+        answer = requested(with_500, stored(with_500, times))
         assert answer.status_code == 500
         assert answer.json()["Message"] == MESSAGE
 
 
 def test_a_filter_can_exclude_unreadable_times(raw: Raw) -> None:
-    name = made(raw, pa.array([0, -1], pa.timestamp("ns")))
+    name = stored(raw, pa.array([0, -1], pa.timestamp("ns")))
     session = raw.session(name, FilterPredicate="id = 0", SplitOptions=ROW_OFFSET)
     good(raw.read(name, session, {"Offset": 0, "Count": 1}))

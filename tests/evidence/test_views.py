@@ -39,7 +39,7 @@ def view(odps: Connection, base: Table, new_name: NewName) -> Iterator[str]:
     odps.sql(f"drop view if exists {name}")
 
 
-def test_sql_reads_a_view_as_it_reads_a_table(odps: Connection, view: str, base: Table) -> None:
+def test_sql_reads_views_like_tables(odps: Connection, view: str, base: Table) -> None:
     found = odps.sql(f"select v.id, v.twice from {view} v order by id").to_pandas()
     assert found.to_dict("list") == {"id": [1, 2], "twice": [3.0, 5.0]}
     joined = odps.sql(
@@ -51,7 +51,7 @@ def test_sql_reads_a_view_as_it_reads_a_table(odps: Connection, view: str, base:
     assert odps.sql(f"select count(*) n from {view}").to_pandas()["n"].to_list() == [4]
 
 
-def test_the_types_of_a_view_are_those_of_its_query(odps: Connection, view: str) -> None:
+def test_a_view_has_the_types_of_its_query(odps: Connection, view: str) -> None:
     table = odps.table(view)
     info = table.info
     assert repr(table).splitlines()[1] == "view"
@@ -109,9 +109,7 @@ def test_a_view_can_be_explored_and_read_in_parallel(odps: Connection, view: str
     assert rows_of(odps.table(view).read()).row_count == 2
 
 
-def test_a_write_to_a_view_is_refused_with_the_reason(
-    odps: Connection, view: str, base: Table
-) -> None:
+def test_a_write_to_a_view_is_refused(odps: Connection, view: str, base: Table) -> None:
     table = odps.table(view)
     with pytest.raises(InvalidRequestError) as caught:
         table.write(pd.DataFrame({"id": [4], "twice": [8.0]}))
@@ -128,7 +126,7 @@ def test_a_write_to_a_view_is_refused_with_the_reason(
     assert base.read().to_pandas()["id"].to_list() == [1, 2, 3]
 
 
-def test_named_columns_with_comments(odps: Connection, base: Table, new_name: NewName) -> None:
+def test_a_view_can_name_its_columns(odps: Connection, base: Table, new_name: NewName) -> None:
     name = new_name("view")
     query = f"select ds, max(price) from {base.name} group by ds"
     with pytest.raises(OdpsNbError, match="returns 2 columns, but the view lists 1"):
@@ -145,7 +143,7 @@ def test_named_columns_with_comments(odps: Connection, base: Table, new_name: Ne
     odps.sql(f"drop view if exists {name}")
 
 
-def test_views_of_views_are_replaced_and_cycles_are_refused(
+def test_a_view_of_a_view_can_be_replaced_and_a_cycle_is_refused(
     odps: Connection, view: str, new_name: NewName
 ) -> None:
     outer, far = new_name("outer"), new_name("far")
@@ -168,7 +166,7 @@ def test_views_of_views_are_replaced_and_cycles_are_refused(
     odps.sql(f"drop view {far}")
 
 
-def test_a_view_keeps_its_columns_when_its_table_gets_more(
+def test_a_view_keeps_its_columns_when_columns_are_added_to_its_table(
     odps: Connection, base: Table, new_name: NewName
 ) -> None:
     name = new_name("view")
@@ -194,7 +192,9 @@ def test_a_view_keeps_its_columns_when_its_table_gets_more(
     odps.sql(f"drop view {name}")
 
 
-def test_a_table_like_a_view_is_a_table(odps: Connection, view: str, new_name: NewName) -> None:
+def test_create_table_like_view_creates_a_table(
+    odps: Connection, view: str, new_name: NewName
+) -> None:
     name = new_name("like")
     odps.sql(f"create table {name} like {view}")
     table = odps.table(name)
@@ -205,7 +205,7 @@ def test_a_table_like_a_view_is_a_table(odps: Connection, view: str, new_name: N
 
 @pytest.mark.compat
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
-def test_pyodps_finds_reads_and_drops_a_view(service: LocalService, view: str) -> None:
+def test_pyodps_lists_reads_and_drops_a_view(service: LocalService, view: str) -> None:
     entry = ODPS(
         service.access_id, service.access_key, project=service.project, endpoint=service.endpoint
     )

@@ -51,7 +51,7 @@ def rows(*numbers: int, **more: str) -> pa.Table:
     return pa.table(columns | {key: [value] * len(numbers) for key, value in more.items()})
 
 
-def found(odps: Connection, writer: Writer) -> list[int]:
+def selected_values(odps: Connection, writer: Writer) -> list[int]:
     """The numbers that a SELECT returns, in its order."""
     return odps.sql(f"select * from {writer.table.table}").to_arrow()["col1"].to_pylist()
 
@@ -64,7 +64,7 @@ def test_rows_are_returned_in_the_order_written(odps: Connection, plain: Writer)
     plain.send(session, rows(9))
     plain.close(session)
     plain.raw(calls.CommitWriteSession, {}, session_id=session)
-    assert found(odps, plain) == [5, 4, 3, 9]
+    assert selected_values(odps, plain) == [5, 4, 3, 9]
 
 
 @pytest.mark.parametrize("spelled", ["p1=aaa/p2=bbb", "p1=aaa,p2=bbb"])
@@ -79,10 +79,10 @@ def test_the_commit_creates_a_missing_partition(
     assert table.partitions() == []
     parted.commit(session)
     assert [str(spec) for spec in table.partitions()] == ["p1=aaa,p2=bbb"]
-    assert found(odps, parted) == [1]
+    assert selected_values(odps, parted) == [1]
 
 
-def test_the_client_joins_levels_with_a_slash(parted: Writer) -> None:
+def test_the_client_puts_slashes_between_partition_levels(parted: Writer) -> None:
     """evidence 82, 16, 142: max_storage_api.h; the comma is for previews only."""
     spec = PartitionSpec.of("p1=a,p2=b")
     write = calls.CreateWriteSession(table=parted.table, partition=spec).encode()
@@ -101,7 +101,7 @@ def test_the_client_joins_levels_with_a_slash(parted: Writer) -> None:
         ("", ["col1", "col2", "p1", "p2"]),
     ],
 )
-def test_partition_levels_that_are_not_fixed_are_the_last_columns(
+def test_partition_levels_that_are_not_in_the_spec_are_the_last_columns(
     odps: Connection, parted: Writer, partition: str, expected: list[str]
 ) -> None:
     """evidence 83, 84: TestTableWritePartiallyPartitioned, TestTableWriteDP."""
@@ -115,7 +115,7 @@ def test_partition_levels_that_are_not_fixed_are_the_last_columns(
 
 
 @pytest.mark.parametrize("flag", ["true", True])
-def test_overwriting_replaces_the_partitions_that_got_rows(
+def test_an_overwrite_replaces_only_partitions_that_receive_rows(
     odps: Connection, parted: Writer, flag: object
 ) -> None:
     """evidence 85: TestTableWriteDPOverwrite (20 rows become 10)."""
@@ -127,7 +127,7 @@ def test_overwriting_replaces_the_partitions_that_got_rows(
     session = parted.raw(calls.CreateWriteSession, body)["SessionId"]
     parted.whole(session, rows(100, p1="a", p2="1"))
     parted.commit(session)
-    assert sorted(found(odps, parted)) == [*range(10), 100]
+    assert sorted(selected_values(odps, parted)) == [*range(10), 100]
     ours = calls.CreateWriteSession(table=parted.table, overwrite=True).encode()
     assert json.loads(ours.body or b"")["Flags"] == {"overwrite": "true"}
 
@@ -140,18 +140,18 @@ def test_a_missing_table_is_refused_when_the_session_is_made(odps: Connection) -
 
 
 @pytest.mark.parametrize("count", [0, 4096])
-def test_the_count_is_not_checked(odps: Connection, plain: Writer, count: int) -> None:
+def test_the_declared_row_count_is_not_checked(odps: Connection, plain: Writer, count: int) -> None:
     """evidence 88: test_storage_api.py sends 4096 with ten times as many rows; pyodps sends 0."""
     session = plain.begin()
     plain.stream(session)
     plain.send(session, *(rows(*range(n * 4, n * 4 + 4)) for n in range(10)), count=count)
     plain.close(session)
     plain.commit(session)
-    assert found(odps, plain) == list(range(40))
+    assert selected_values(odps, plain) == list(range(40))
 
 
 def special_state(writer: Writer) -> str:
-    """Three streams: two versions closed; open; a closed version below an open one."""
+    """Write three streams: two closed versions; an open one; a closed and a newer open version."""
     session = writer.begin()
     for version in (1, 2):
         writer.whole(session, rows(10 + version), name="s1", version=version)
@@ -172,27 +172,27 @@ def test_only_closed_streams_are_listed_and_committed(odps: Connection, plain: W
     assert state["Streams"] == {"s1": 2, "s3": 2}
     assert state["WarningMessage"] == ""
     plain.raw(calls.CommitWriteSession, {}, session_id=session)
-    assert sorted(found(odps, plain)) == [12, 32]
+    assert sorted(selected_values(odps, plain)) == [12, 32]
 
 
-def test_the_client_compares_the_listing_before_it_commits(odps: Connection, plain: Writer) -> None:
+def test_the_client_checks_listed_streams_before_a_commit(odps: Connection, plain: Writer) -> None:
     """evidence 90, 91: table_write_session.cpp, Commit; no open stream is dropped silently."""
     with odps.table(plain.table).open_write() as session:
         session.write(rows(1))
         with pytest.raises(ConflictError, match="no closed stream 'elsewhere'"):
             session.commit([("elsewhere", 1)])
         session.commit()
-    assert found(odps, plain) == [1]
+    assert selected_values(odps, plain) == [1]
 
 
-def test_a_commit_may_name_streams(odps: Connection, plain: Writer) -> None:
+def test_a_commit_may_name_the_streams_to_commit(odps: Connection, plain: Writer) -> None:
     """evidence 92: test_commit_write_session_with_streams."""
     session = plain.begin()
     plain.whole(session, rows(1), name="a")
     plain.whole(session, rows(2), name="b")
     body = {"StreamIds": ["b"], "StreamVersions": [1]}
     plain.raw(calls.CommitWriteSession, body, session_id=session)
-    assert found(odps, plain) == [2]
+    assert selected_values(odps, plain) == [2]
 
 
 def test_a_stream_is_found_by_the_body_or_by_the_query(plain: Writer) -> None:
@@ -209,9 +209,7 @@ def test_a_stream_is_found_by_the_body_or_by_the_query(plain: Writer) -> None:
         assert (answer["recordCount"], answer["WarningMessage"]) == (2, "")
 
 
-def test_the_query_parameter_names_the_session_of_a_closed_stream(
-    odps: Connection, plain: Writer
-) -> None:
+def test_the_query_may_name_the_session_of_a_closed_stream(odps: Connection, plain: Writer) -> None:
     """evidence 96: table_write_stream.cpp sends the session empty in the body, and Flags {}."""
     session = plain.begin()
     plain.stream(session)
@@ -219,7 +217,7 @@ def test_the_query_parameter_names_the_session_of_a_closed_stream(
     body = {"SessionId": "", "StreamId": "0", "StreamVersion": 1, "Flags": {}}
     plain.raw(calls.CloseWriteStream, body, session_id=session, stream_id="0")
     plain.commit(session)
-    assert found(odps, plain) == [1]
+    assert selected_values(odps, plain) == [1]
 
 
 @pytest.mark.parametrize("codec", [None, "lz4", "zstd"])
@@ -232,7 +230,7 @@ def test_rows_may_be_compressed_inside_arrow(
     plain.send(session, rows(*range(500)), codec=codec)
     plain.close(session)
     plain.commit(session)
-    assert found(odps, plain) == list(range(500))
+    assert selected_values(odps, plain) == list(range(500))
 
 
 def test_an_append_table_accepts_an_ordinary_write(odps: Connection, make: Make) -> None:
@@ -241,7 +239,7 @@ def test_an_append_table_accepts_an_ordinary_write(odps: Connection, make: Make)
     session = writer.begin()
     writer.whole(session, rows(1, 2))
     writer.commit(session)
-    assert found(odps, writer) == [1, 2]
+    assert selected_values(odps, writer) == [1, 2]
 
 
 def test_staging_ids_are_text(plain: Writer) -> None:
@@ -265,7 +263,7 @@ def created(line: Line) -> None:
         line.answer(body, 201)
 
 
-def test_any_success_status_is_accepted() -> None:
+def test_the_client_accepts_any_success_status() -> None:
     """evidence 101: the Java SDK's BatchCompatibleWriteContractTest answers 201."""
     keys = {"project": "p", "access_id": "a", "access_key": "k"}
     with (
@@ -278,18 +276,18 @@ def test_any_success_status_is_accepted() -> None:
     assert session.is_over
 
 
-def test_versions_begin_at_one_and_zero_is_taken(odps: Connection, plain: Writer) -> None:
+def test_stream_versions_begin_at_one_and_zero_is_accepted(odps: Connection, plain: Writer) -> None:
     """evidence 102: the manual of the Java SDK requires 1; an older class of pyodps sends 0."""
     session = plain.begin()
     plain.whole(session, rows(1), version=0)
     plain.commit(session, ("0", 0))
-    assert found(odps, plain) == [1]
+    assert selected_values(odps, plain) == [1]
     with open_write_session(odps._storage, plain.table) as ours:
         assert ours.open_stream().version == 1
 
 
 @pytest.mark.parametrize("closed", [False, True])
-def test_a_version_that_is_written_again_is_kept_once(
+def test_a_stream_version_that_is_written_again_is_stored_once(
     odps: Connection, plain: Writer, closed: bool
 ) -> None:
     """evidence 212: manual of the Java SDK, storage-api/write.md, tip on idempotent retries."""
@@ -303,10 +301,10 @@ def test_a_version_that_is_written_again_is_kept_once(
     plain.send(session, rows(3))
     plain.close(session)
     plain.commit(session)
-    assert found(odps, plain) == [1, 2, 3]
+    assert selected_values(odps, plain) == [1, 2, 3]
 
 
-def test_visible_rows_stay_when_their_stream_is_created_again(
+def test_streamed_rows_stay_visible_when_their_stream_is_created_again(
     odps: Connection, plain: Writer
 ) -> None:
     """evidence 212 concerns batches only: a stream of the streaming mode has nothing to drop."""
@@ -314,7 +312,7 @@ def test_visible_rows_stay_when_their_stream_is_created_again(
         again = {"session_id": "default", "stream_id": "default"}
         plain.call(calls.CreateWriteStream, **again, write_mode=WriteMode.STREAMING)
         plain.send("default", rows(number), name="default")
-    assert found(odps, plain) == [1, 2]
+    assert selected_values(odps, plain) == [1, 2]
 
 
 def test_streaming_needs_no_session_and_no_commit(odps: Connection, plain: Writer) -> None:
@@ -326,7 +324,7 @@ def test_streaming_needs_no_session_and_no_commit(odps: Connection, plain: Write
         write_mode=WriteMode.STREAMING,
     )
     plain.send("default", rows(1), name="default")
-    assert found(odps, plain) == [1]
+    assert selected_values(odps, plain) == [1]
 
 
 @pytest.mark.parametrize(
@@ -339,7 +337,7 @@ def test_streaming_needs_no_session_and_no_commit(odps: Connection, plain: Write
     ],
     ids=["text for a bigint", "too few", "too many", "a partition beside a full spec"],
 )
-def test_rows_of_another_shape_are_refused(
+def test_rows_with_other_columns_or_types_are_refused(
     odps: Connection, parted: Writer, wrong: pa.Table
 ) -> None:
     """evidence 105: test_write_rows_with_partition_by_diff_schema_neg1 (older protocol)."""
@@ -349,7 +347,7 @@ def test_rows_of_another_shape_are_refused(
         parted.send(session, wrong)
     parted.close(session)
     parted.commit(session)
-    assert found(odps, parted) == []
+    assert selected_values(odps, parted) == []
 
 
 def test_columns_are_matched_by_name_or_position(odps: Connection, parted: Writer) -> None:
@@ -365,10 +363,10 @@ def test_columns_are_matched_by_name_or_position(odps: Connection, parted: Write
     assert table["p2"].to_pylist() == ["by order", "by name"]
 
 
-def test_a_session_is_identified_by_only_its_id(odps: Connection, plain: Writer) -> None:
+def test_a_write_session_is_identified_by_its_id_alone(odps: Connection, plain: Writer) -> None:
     """evidence 103: pyodps' manual, writing from several processes (more: test_open_write)."""
     session = plain.begin()
     plain.whole(session, rows(1), name="worker-1")
     odps.table(plain.table).open_write(session_id=session).commit()
-    assert found(odps, plain) == [1]
+    assert selected_values(odps, plain) == [1]
     assert odps._storage.call(Raw(calls.GetWriteSession(table=plain.table, session_id=session)))

@@ -81,7 +81,7 @@ def test_a_host_is_named_with_its_role():
 
 
 @ROLES
-def test_hints_about_the_storage_host_need_a_response_of_the_service(transport, role):
+def test_hints_about_the_storage_host_appear_only_after_a_response_of_the_service(transport, role):
     with refused() as url:
         error = failure(transport, url, host_of(url, role, answered=False))
     assert "responds" not in error.hint
@@ -90,7 +90,7 @@ def test_hints_about_the_storage_host_need_a_response_of_the_service(transport, 
 
 @ROLES
 @pytest.mark.parametrize("name", ["HTTP_PROXY", "all_proxy", None])
-def test_a_proxy_is_suggested_where_none_is_set(transport, monkeypatch, name, role):
+def test_setting_a_proxy_is_suggested_if_none_is_set(transport, monkeypatch, name, role):
     if name:
         monkeypatch.setenv(name, "http://127.0.0.1:9")
         monkeypatch.setenv("NO_PROXY", "invalid")
@@ -98,7 +98,7 @@ def test_a_proxy_is_suggested_where_none_is_set(transport, monkeypatch, name, ro
     assert ("set HTTP_PROXY" in error.hint) is (name is None)
 
 
-def test_no_proxy_is_suggested_for_this_machine(transport):
+def test_no_proxy_is_suggested_for_local_hosts(transport):
     with refused() as url:
         assert "PROXY" not in failure(transport, url, host_of(url, Role.SERVICE)).hint
 

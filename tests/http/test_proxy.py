@@ -1,4 +1,4 @@
-"""Requests through a proxy from the environment work as without; its password is hidden."""
+"""Requests work through a proxy from the environment; its password is hidden."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def place_of(peer: Peer) -> dict[str, tuple[str, int]]:
     return {FAR: ("127.0.0.1", peer.port)}
 
 
-def test_requests_and_bodies_pass_through_a_proxy(transport, far, through):
+def test_requests_and_responses_pass_through_a_proxy(transport, far, through):
     scheme, start = far
     with start(answers(PAYLOAD, Connection="close")) as peer, Proxy(place_of(peer)) as proxy:
         through(proxy)
@@ -73,7 +73,7 @@ def test_requests_and_bodies_pass_through_a_proxy(transport, far, through):
     assert {method for method, _ in proxy.asked} == {"CONNECT" if scheme == "https" else "POST"}
 
 
-def test_a_body_truncated_behind_the_proxy_is_reported_as_broken(transport, far, through):
+def test_a_response_truncated_after_the_proxy_is_reported_as_broken(transport, far, through):
     scheme, start = far
     with (
         start(sends(Line.headline(**{"Content-Length": "100"}) + b"x" * 99)) as peer,
@@ -84,7 +84,7 @@ def test_a_body_truncated_behind_the_proxy_is_reported_as_broken(transport, far,
             answer.read()
 
 
-def test_a_slow_tls_handshake_is_waited_for(transport, trusted, through):
+def test_a_slow_tls_handshake_behind_a_proxy_does_not_fail(transport, trusted, through):
     greeted = threading.Event()
 
     def script(line: Line) -> None:
@@ -155,7 +155,7 @@ def test_an_abort_wakes_a_thread_that_waits_for_the_proxy(transport, monkeypatch
             ask(transport, f"https://{FAR}/", read_timeout=60.0, connect_timeout=60.0, abort=stop)
 
 
-def test_an_abort_reaches_through_the_proxy(transport, far, through):
+def test_an_abort_closes_a_connection_through_a_proxy(transport, far, through):
     stop = Abort()
 
     def script(line: Line) -> None:
@@ -171,7 +171,7 @@ def test_an_abort_reaches_through_the_proxy(transport, far, through):
             ask(transport, f"{scheme}://{FAR}/", read_timeout=60.0, abort=stop).read()
 
 
-# -- trouble ------------------------------------------------------------------------------------
+# -- errors ------------------------------------------------------------------------------------
 
 
 def test_a_proxy_that_refuses_is_named_as_the_proxy(transport, through):
@@ -200,7 +200,7 @@ def test_an_unreachable_proxy_is_named_as_the_proxy(transport, monkeypatch, sche
             assert caught.value.hint.startswith("check HTTP_PROXY")
 
 
-def test_a_certificate_behind_a_proxy_is_verified(transport, authority, through):
+def test_the_certificate_of_a_server_behind_a_proxy_is_verified(transport, authority, through):
     with (
         Peer(answers(b"x"), tls=server_context(authority, FAR)) as peer,
         Proxy(place_of(peer)) as proxy,
@@ -239,7 +239,7 @@ def test_an_invalid_proxy_address_raises_a_config_error(transport, monkeypatch, 
     assert PASSWORD not in "".join(traceback.format_exception(caught.value))
 
 
-def test_no_error_or_log_line_shows_a_proxy_password(transport, through, trusted, caplog):
+def test_errors_and_log_lines_do_not_show_the_proxy_password(transport, through, trusted, caplog):
     caplog.set_level(logging.DEBUG)
     told: list[str] = []
     with (
@@ -267,7 +267,7 @@ def test_no_error_or_log_line_shows_a_proxy_password(transport, through, trusted
     assert "bWU6" not in text  # the base64 of "me:" begins in this way
 
 
-def test_a_small_receive_buffer_gets_a_new_connection(transport, through, trusted):
+def test_a_connection_with_a_small_receive_buffer_is_replaced(transport, through, trusted):
     script = answers(PAYLOAD, PAYLOAD, PAYLOAD, PAYLOAD)
     with (
         Peer(script, tls=server_context(trusted, FAR)) as far,

@@ -71,14 +71,14 @@ def test_call_and_failure_determine_whether_to_retry(error, when_idempotent, oth
     assert (decide(error, idempotent=False) is not None) is otherwise
 
 
-def test_waits_double_up_to_the_cap():
+def test_waits_double_up_to_the_maximum():
     waits = [decide(ServerFaultError("x"), attempt=n) for n in range(1, 7)]
     assert waits == [0.2, 0.4, 0.8, 1.6, 3.2, 6.4]
     patient = RetryPolicy(max_attempts=5000, cap=5.0)
     assert patient.decide(3000, ServerFaultError("x"), idempotent=True, elapsed=0) == 5.0
 
 
-def test_attempts_end_at_a_limit():
+def test_the_number_of_attempts_is_limited():
     assert decide(ServerFaultError("x"), attempt=6) is not None
     assert decide(ServerFaultError("x"), attempt=7) is None
     assert decide(ConnectError("x", request_sent=False), attempt=4) is None
@@ -105,7 +105,7 @@ def test_a_wait_past_the_deadline_ends_the_retries():
     chance=st.floats(0, 1, exclude_max=True),
     asked=st.none() | st.floats(0, 500),
 )
-def test_no_wait_is_negative_or_past_the_deadline(attempt, elapsed, chance, asked):
+def test_waits_are_never_negative_and_end_before_the_deadline(attempt, elapsed, chance, asked):
     wait = POLICY.decide(
         attempt,
         ThrottledError("x", retry_after=asked),
@@ -117,10 +117,10 @@ def test_no_wait_is_negative_or_past_the_deadline(attempt, elapsed, chance, aske
     assert wait is None or asked is None or wait >= asked
 
 
-def test_the_policy_has_a_readable_repr():
+def test_the_repr_of_a_retry_policy_shows_its_settings():
     assert repr(RetryPolicy(max_attempts=3)).startswith("RetryPolicy(max_attempts=3, ")
 
 
-def test_one_attempt_is_one_attempt_even_if_the_connection_is_refused():
+def test_a_policy_with_one_attempt_does_not_retry_a_refused_connection():
     once = RetryPolicy(max_attempts=1)
     assert once.decide(1, ConnectError("no"), idempotent=True, elapsed=0.0) is None

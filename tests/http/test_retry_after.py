@@ -23,7 +23,7 @@ TOLD = {"date": "Sun, 06 Nov 1994 08:49:00 GMT"}
         "Sun Nov  6 08:49:37 1994",
     ],
 )
-def test_all_three_forms_of_a_date_are_read(text):
+def test_all_three_date_formats_of_http_are_parsed(text):
     assert seconds_until_retry({"retry-after": text, **TOLD}, now=0.0) == 37.0
 
 
@@ -34,18 +34,18 @@ def test_an_invalid_date_requests_no_wait(text):
     assert seconds_until_retry({"retry-after": text, **TOLD}, now=0.0) is None
 
 
-def test_an_invalid_date_header_falls_back_to_our_clock():
+def test_without_a_valid_date_header_the_wait_uses_the_clock_of_the_client():
     headers = {"retry-after": format_date(1000.0), "date": "yesterday"}
     assert seconds_until_retry(headers, now=990.0) == 10.0
 
 
 @given(until=st.integers(0, 10**10), told=st.integers(0, 10**10))
-def test_a_wait_is_the_difference_of_the_times_and_never_negative(until, told):
+def test_a_wait_is_the_difference_of_both_times_and_never_negative(until, told):
     headers = CaseInsensitiveDict({"Retry-After": format_date(until), "Date": format_date(told)})
     assert seconds_until_retry(headers, now=math.nan) == max(0.0, until - told)
 
 
 @given(text=st.text(max_size=80), told=st.text(max_size=80))
-def test_any_text_is_a_number_of_seconds_or_ignored(text, told):
+def test_any_text_gives_a_number_of_seconds_or_is_ignored(text, told):
     found = seconds_until_retry({"retry-after": text, "date": told}, now=1.0)
     assert found is None or found >= 0.0

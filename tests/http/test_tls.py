@@ -1,4 +1,4 @@
-"""TLS changes nothing: complete bodies, truncation, early responses, interrupts; and trust."""
+"""TLS: complete bodies, truncation, early responses, interrupts, and trust."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def ask(transport: RequestsTransport, url: str, **facts) -> HttpResponse:
     return transport.send(HttpRequest(method="POST", url=url, **{"read_timeout": 10.0, **facts}))
 
 
-def test_bodies_arrive_and_the_connection_is_kept(transport, tls):
+def test_bodies_arrive_and_the_connection_is_reused(transport, tls):
     def script(line: Line) -> None:
         while line.request() is not None:
             line.chunked(PAYLOAD[:1], PAYLOAD[1:500_000], PAYLOAD[500_000:])
@@ -73,7 +73,7 @@ def test_a_truncated_body_is_reported_as_broken_with_or_without_close_notify(
         answer.read()
 
 
-def test_a_session_ticket_is_not_taken_for_a_response(transport, tls):
+def test_a_tls_session_ticket_is_not_treated_as_a_response(transport, tls):
     tls.num_tickets = 5
 
     def script(line: Line) -> None:
@@ -96,7 +96,7 @@ def test_a_session_ticket_is_not_taken_for_a_response(transport, tls):
         assert peer.seen[0].body == b"".join(PIECES)
 
 
-def test_a_response_before_the_end_of_an_upload_ends_it(transport, tls):
+def test_an_early_response_ends_an_upload(transport, tls):
     def script(line: Line) -> None:
         line.head()
         line.answer(b"no, thank you", 403)
@@ -124,7 +124,7 @@ def test_a_response_before_the_end_of_an_upload_ends_it(transport, tls):
         assert upload.sent_bytes < len(PAYLOAD) * len(PIECES)
 
 
-def test_a_peer_that_accepts_no_data_is_a_timeout(transport, tls):
+def test_a_peer_that_accepts_no_data_causes_a_timeout(transport, tls):
     def script(line: Line) -> None:
         line.head()
         line.peer.release.wait(20)

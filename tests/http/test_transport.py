@@ -159,7 +159,7 @@ def test_a_reset_during_the_body_is_reported_as_a_broken_response(transport):
             answer.read(50)
 
 
-def test_a_body_without_length_ends_with_the_connection_and_is_not_delimited(transport):
+def test_a_body_without_a_length_ends_with_the_connection(transport):
     with (
         Peer(sends(Line.headline() + b"until the end")) as peer,
         ask(transport, peer.url) as answer,
@@ -178,7 +178,7 @@ def test_a_body_without_length_ends_with_the_connection_and_is_not_delimited(tra
         b"rubbish\r\n\r\n",
     ],
 )
-def test_no_response_is_an_error_that_says_that_the_request_was_sent(transport, before):
+def test_a_missing_response_raises_an_error_that_says_that_the_request_was_sent(transport, before):
     with Peer(sends(before)) as peer, pytest.raises(BrokenStreamError) as caught:
         ask(transport, peer.url)
     assert caught.value.request_sent is True
@@ -261,7 +261,7 @@ def test_a_redirect_is_refused_and_not_followed(transport):
     [{"odps-tunnel-routed-server": "10.0.0.7", "Location": "http://127.0.0.1:1/"}, {}],
     ids=["names a server", "names nothing"],
 )
-def test_a_reassigned_slot_is_throttling_and_is_not_followed(transport, headers):
+def test_a_redirect_of_a_reassigned_slot_is_reported_as_throttling(transport, headers):
     with (
         Peer(answers(b"", status=308, **headers)) as peer,
         pytest.raises(ThrottledError, match="another server") as caught,
@@ -270,7 +270,7 @@ def test_a_reassigned_slot_is_throttling_and_is_not_followed(transport, headers)
     assert (caught.value.status, caught.value.request_id) == (308, "req-1")
 
 
-def test_after_a_timeout_no_idle_connection_is_used_again(transport):
+def test_after_a_timeout_idle_connections_are_not_reused(transport):
     """When a laptop wakes up, all idle connections are dead; each would take a time-out."""
     asleep = threading.Event()
 
@@ -325,7 +325,7 @@ def test_an_abort_wakes_the_wait_for_headers(transport):
         ask(transport, peer.url, read_timeout=60.0, abort=stop)
 
 
-def test_an_abort_before_the_start_is_noticed(transport):
+def test_an_abort_before_the_start_ends_the_request(transport):
     stop = Abort()
     stop.stop()
     with Peer(answers(b"x")) as peer, pytest.raises(CancelledError):
@@ -342,7 +342,7 @@ def test_an_abort_after_the_end_does_not_affect_the_pooled_connection(transport)
         assert peer.connections == 1
 
 
-def test_leaving_early_closes_the_connection(transport):
+def test_closing_an_unread_response_closes_the_connection(transport):
     gone = threading.Event()
 
     def script(line: Line) -> None:
@@ -360,7 +360,7 @@ def test_leaving_early_closes_the_connection(transport):
         answer.close()
 
 
-def test_closing_closes_idle_connections_while_a_response_is_open(transport):
+def test_idle_connections_are_closed_while_a_response_is_open(transport):
     left = threading.Event()
 
     def script(line: Line) -> None:
@@ -377,7 +377,7 @@ def test_closing_closes_idle_connections_while_a_response_is_open(transport):
         assert held.closed
 
 
-def test_an_error_of_a_broken_response_holds_no_connection(transport):
+def test_an_error_of_a_broken_response_keeps_no_connection_open(transport):
     with (
         Peer(sends(Line.headline(**{"Content-Length": "100"}) + b"x")) as peer,
         ask(transport, peer.url) as answer,
@@ -416,7 +416,7 @@ def test_a_proxy_of_the_environment_is_not_used_for_loopback(transport, monkeypa
         assert answer.read() == b"direct"
 
 
-def test_reprs_show_the_state_and_no_header(transport):
+def test_reprs_show_the_state_and_no_headers(transport):
     request = HttpRequest(method="GET", url="http://h", headers={"Authorization": "ODPS a:secret"})
     assert "secret" not in repr(request)
     with Peer(answers(b"x")) as peer, ask(transport, peer.url) as answer:
@@ -425,7 +425,7 @@ def test_reprs_show_the_state_and_no_header(transport):
         assert repr(answer).endswith("closed>")
 
 
-def test_two_content_lengths_are_reported(transport):
+def test_two_content_length_headers_raise_an_error(transport):
     with (
         Peer(
             sends(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Length: 7\r\n\r\nhello")

@@ -66,7 +66,7 @@ def test_any_buffer_can_be_written_and_changed_afterwards(transport):
     assert peer.seen[0].body == b"abc"
 
 
-def test_a_slow_peer_slows_the_writer(transport):
+def test_a_slow_peer_blocks_the_writer(transport):
     def script(line: Line) -> None:
         seen = line.head()
         line.peer.release.wait(10)
@@ -166,7 +166,7 @@ def test_a_connection_broken_while_writing_raises_an_error_in_the_writer(transpo
         assert caught.value.request_sent is True
 
 
-def test_a_peer_that_accepts_no_data_is_a_separate_timeout(transport):
+def test_a_peer_that_accepts_no_data_causes_a_send_timeout(transport):
     """The response may take longer than a pause while the body is sent."""
 
     def script(line: Line) -> None:
@@ -205,7 +205,7 @@ def test_a_peer_may_pause_as_long_as_before_a_response(transport):
             assert answer.read() == b"ok"
 
 
-def test_a_complete_body_without_a_response_raises_an_error(transport):
+def test_a_complete_upload_without_a_response_raises_an_error(transport):
     with Peer(lambda line: line.request()) as peer, begin(transport, peer.url) as upload:
         upload.write(b"data")
         with pytest.raises(BrokenStreamError):
@@ -239,7 +239,7 @@ def test_an_abort_truncates_the_body_and_ends_the_thread(transport):
     assert not any(seen.whole for seen in peer.seen)
 
 
-def test_leaving_the_block_with_an_error_aborts(transport):
+def test_an_error_in_the_block_aborts_the_upload(transport):
     def interrupted(url: str) -> None:
         with begin(transport, url) as upload:
             upload.write(bytes(1 << 19))

@@ -50,7 +50,7 @@ def test_silence_raises_no_error_before_the_timeout(pair, timeout):
         assert time.monotonic() - began >= timeout - 0.02
 
 
-def test_bytes_that_come_after_some_slices_are_read(pair):
+def test_bytes_that_arrive_after_several_wait_slices_are_read(pair):
     ours, theirs = pair
     ours.settimeout(10.0)
     with SlicedReader(ours, hold=ours.makefile("rb", 0)) as reader:
@@ -64,7 +64,7 @@ def test_bytes_that_come_after_some_slices_are_read(pair):
         assert reader.readinto(buffer) == 0
 
 
-def test_a_reader_outlives_the_socket_object_that_it_reads_from(pair):
+def test_a_reader_works_after_its_socket_object_was_closed(pair):
     ours, theirs = pair
     ours.settimeout(5.0)
     reader = SlicedReader(ours, hold=ours.makefile("rb", 0))
@@ -79,7 +79,7 @@ def test_a_reader_outlives_the_socket_object_that_it_reads_from(pair):
     assert ours.fileno() == -1
 
 
-def test_connect_errors_have_the_message_of_the_system():
+def test_connect_errors_have_the_message_of_the_operating_system():
     with refused() as url, socket.socket() as sock, pytest.raises(ConnectionRefusedError):
         connect(sock, ("127.0.0.1", int(url.rpartition(":")[2])), 5.0)
 

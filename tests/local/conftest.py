@@ -34,7 +34,7 @@ def _fine() -> Iterator[LocalService]:
 
 @pytest.fixture
 def fine(_fine: LocalService) -> Iterator[Peer]:
-    """A service that uses splits as small as requested and filters exactly, unlike the real one."""
+    """A service that, unlike the real one, makes splits of any size and filters exactly."""
     peer = Peer(_fine)
     yield peer
     peer.session.close()

@@ -87,7 +87,7 @@ def batches(draw: st.DrawFn) -> tuple[tuple[Column, ...], pa.RecordBatch]:
 
 @settings(max_examples=EXAMPLES)
 @given(batches(), st.integers(0, 6), st.integers(0, 6))
-def test_conforming_rows_of_the_correct_types_changes_nothing(
+def test_coercing_rows_of_the_correct_types_changes_nothing(
     made: tuple[tuple[Column, ...], pa.RecordBatch], start: int, length: int
 ) -> None:
     columns, batch = made
@@ -100,7 +100,7 @@ def test_conforming_rows_of_the_correct_types_changes_nothing(
 
 @settings(max_examples=EXAMPLES)
 @given(batches(), st.integers(0, 6))
-def test_nested_values_are_rebuilt_as_they_were(
+def test_nested_values_are_rebuilt_unchanged(
     made: tuple[tuple[Column, ...], pa.RecordBatch], start: int
 ) -> None:
     """A BLOB leaf forces the slow path through every level, which must keep the values."""
@@ -263,7 +263,7 @@ def test_strings_and_names_are_unescaped() -> None:
     assert [cursor.text(), cursor.text(), cursor.text()] == ["it's", "x'y\n", "d"]
 
 
-def test_a_text_is_split_only_at_its_semicolons() -> None:
+def test_a_script_is_split_only_at_semicolons_between_statements() -> None:
     script = "-- a; b\nSET x.y = 'a;b' ;; /* ; */ SHOW TABLES LIKE 'a;*';\nSET zone=Asia/Shanghai"
     assert parse_job(script, {}) == (Show(what="tables", pattern="a;*"),)
     for text in ("SELECT 'a", "DROP TABLE `a", "SHOW TABLES /* a"):
@@ -319,7 +319,7 @@ def test_any_text_gives_a_predicate_or_a_typed_error(duck: Duck, text: str) -> N
         Predicate.parse(text, SCHEMA, duck)
 
 
-def test_a_predicate_has_a_part_for_partitions_only(duck: Duck) -> None:
+def test_the_partition_part_of_a_predicate_prunes_partitions(duck: Duck) -> None:
     predicate = Predicate.parse(
         "id > 5 AND (ds = 'a' OR ds LIKE 'b%') AND NOTE IS NULL", SCHEMA, duck
     )

@@ -121,9 +121,7 @@ def test_naming_partitions_takes_time_linear_in_their_number(service: Service) -
     assert steps_to_name(200) < 8 * few
 
 
-def test_replaced_files_live_as_long_as_a_session_reads_them(
-    service: Service, clock: Clock
-) -> None:
+def test_replaced_files_are_kept_while_a_session_reads_them(service: Service, clock: Clock) -> None:
     write(service, 1)
     before = row_files(service)
     reader = open_read(service)
@@ -203,7 +201,7 @@ def test_unfinished_files_are_deleted_at_the_next_start(root: Path, clock: Clock
 
 
 def _arriving(parts: Iterable[pa.RecordBatch | Exception]) -> Iterator[pa.RecordBatch]:
-    """Yield batches as they arrive; an error is where the upload breaks."""
+    """Yield batches as they arrive; raise an error where the upload breaks."""
     for part in parts:
         if isinstance(part, Exception):
             raise part

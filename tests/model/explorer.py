@@ -36,7 +36,7 @@ class Bounds:
 
     lost: int = 1  # requests without a response
     crashes: int = 0
-    switches: int = 2  # times that another actor runs although the current one could
+    switches: int = 2  # switches to another actor although the current one could run
 
 
 class Choices:
@@ -66,7 +66,7 @@ class Choices:
 
 @dataclass
 class Sent:
-    """What an actor waits for: a response, a local ``step``, or a condition (``until``)."""
+    """The event that an actor waits for: a response, a ``step``, or a condition (``until``)."""
 
     request: Any = None
     step: Callable[[], Any] | None = None
@@ -127,7 +127,7 @@ class History:
             self.crashing.add(name)
         return actor
 
-    # -- what actors call -----------------------------------------------------------------------
+    # -- methods for actors -----------------------------------------------------------------------
 
     def client(self) -> Any:
         """Return a client of this history's service."""
@@ -158,7 +158,9 @@ class History:
         """Run until every actor has ended and no late request is needed."""
         while True:
             ready = self._ready()
-            assert ready or all(one.is_over for one in self.actors), "they wait for each other"
+            assert ready or all(one.is_over for one in self.actors), (
+                "all actors wait for each other"
+            )
             options = [*ready, *self.late] if ready else [None, *self.late]
             chosen = options[self.choices.choose(len(options))]
             if chosen is None:  # all late requests have arrived

@@ -1,9 +1,9 @@
 """The actors of a history, and the conditions that must hold at its end.
 
 The rows of every scenario are `VALUES`. At the end of each history, including late and lost
-requests, the rows are in the table once if an actor was told that they are; if an actor was told
-that they are not, they are not. If the outcome was reported as unknown, the rows are there once, or
-not at all.
+requests, the rows are in the table once if an actor was told that the write succeeded, and absent
+if it was told that the write failed. If the outcome was reported as unknown, the rows are stored
+once or not at all.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _REFUSED = {
 
 @dataclass(frozen=True)
 class Scenario:
-    """Actors within bounds; ``verdict`` names what is wrong at the end, or is empty.
+    """Actors within bounds; ``verdict`` describes a wrong result at the end, or is empty.
 
     ``timed``: the model delays an effect that the embedded service has immediately.
     """
@@ -167,7 +167,7 @@ def attempt_name(number: int) -> str:
 
 
 def attempts_of_a_task(history: History, way: Way = BY_STORAGE) -> None:
-    """Two attempts of one task (the first is presumed dead, but is not), then the commit."""
+    """Run two attempts of one task (the first only seems to be dead), then commit."""
     job = Job()
 
     def attempt(number: int) -> Callable[[], None]:
@@ -192,7 +192,7 @@ def attempts_of_a_task(history: History, way: Way = BY_STORAGE) -> None:
 
 
 def nothing_counted(history: History, way: Way = BY_STORAGE) -> None:
-    """An attempt writes rows that the driver does not commit; the committed attempt has no rows."""
+    """Let an attempt write rows that the driver does not commit; the committed one has none."""
     job = Job()
 
     def write() -> None:
@@ -250,14 +250,14 @@ def micro_batch(history: History, way: Way = BY_STORAGE, *, late: bool = False) 
 
 
 def two_drivers(history: History, way: Way = BY_STORAGE) -> None:
-    """The first driver is presumed dead, but is not: both write the batch at the same time."""
+    """The first driver only seems to be dead: both drivers write the batch at the same time."""
     drive = _driver(history, {}, way)
     history.add("driver", drive)
     history.add("second driver", drive)
 
 
 def once(history: History) -> str:
-    """If the last driver succeeded, the rows are there once; otherwise at most once."""
+    """If the last driver succeeded, the rows are stored once; otherwise at most once."""
     table = rows_of(history)
     if table not in ((), VALUES):
         return f"the table holds {table}"

@@ -1,7 +1,8 @@
 """Model checking: our own code in every order of events that could lose or duplicate rows.
 
-`SCENARIOS` within their bounds: no history ends with a wrong result. Without any one of the
-safeguards, some history does, and a replay on the embedded service gives the same rows.
+`SCENARIOS` within their bounds: no history ends with a wrong result. If any one safeguard is
+removed, some history ends with a wrong result, and a replay on the embedded service gives the same
+rows.
 """
 
 from __future__ import annotations
@@ -34,14 +35,14 @@ GATE = (Bounds(lost=1, switches=0), Bounds(lost=0, crashes=1, switches=1))
 
 
 def wrong(scenario: Scenario, bounds: Bounds) -> Iterator[tuple[History, str]]:
-    """Yield the histories with a wrong result, each with what is wrong."""
+    """Yield the histories with a wrong result, each with its description."""
     for history in explore(bounds, scenario.prepare):
         if verdict := scenario.verdict(history):
             yield history, verdict
 
 
 def first_wrong(scenario: Scenario) -> tuple[History, str] | None:
-    """Return a wrong history within some bounds; several processes explore them concurrently."""
+    """Return a wrong history; several processes explore the bounds concurrently."""
     bounds = (*GATE, scenario.bounds)
     explored = (explore(one, scenario.prepare) for one in bounds)
     for history in chain.from_iterable(zip_longest(*explored)):
@@ -50,7 +51,7 @@ def first_wrong(scenario: Scenario) -> tuple[History, str] | None:
     return None
 
 
-def told(history: History, verdict: str) -> str:
+def describe(history: History, verdict: str) -> str:
     return "\n  ".join([verdict, *history.story])
 
 
@@ -59,7 +60,7 @@ def told(history: History, verdict: str) -> str:
 def test_one_fault_repeats_and_loses_no_rows(scenario: Scenario) -> None:
     for bounds in GATE:
         found = next(wrong(scenario, bounds), None)
-        assert found is None, told(*found)
+        assert found is None, describe(*found)
 
 
 @pytest.mark.nightly
@@ -71,11 +72,11 @@ def test_no_history_within_the_bounds_has_a_wrong_result(
     for history in explore(scenario.bounds, scenario.prepare):
         count += 1
         verdict = scenario.verdict(history)
-        assert not verdict, told(history, verdict)
+        assert not verdict, describe(history, verdict)
     record_property("histories", count)
 
 
-# -- without a safeguard --------------------------------------------------------------------------
+# -- removed safeguards --------------------------------------------------------------------------
 
 
 def no_names(*_: Any) -> tuple[()]:
@@ -258,7 +259,7 @@ def counterexample(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], tuple[His
             for place, name, instead in removed(safeguard):
                 patch.setattr(place, name, instead)
             found = first_wrong(SCENARIOS[SAFEGUARDS[safeguard][3]])
-        assert found is not None, f"nothing goes wrong without: {safeguard}"
+        assert found is not None, f"no wrong result without: {safeguard}"
         return found
 
     return find
@@ -266,7 +267,7 @@ def counterexample(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], tuple[His
 
 @pytest.mark.gate(3)
 @pytest.mark.parametrize("safeguard", SAFEGUARDS)
-def test_without_a_safeguard_a_history_has_a_wrong_result_in_the_model_and_the_service(
+def test_without_any_one_safeguard_a_history_has_a_wrong_result_in_the_model_and_the_service(
     safeguard: str,
     counterexample: Callable[[str], tuple[History, str]],
     odps: Connection,
@@ -274,7 +275,7 @@ def test_without_a_safeguard_a_history_has_a_wrong_result_in_the_model_and_the_s
 ) -> None:
     history, verdict = counterexample(safeguard)
     table = odps.create_table(new_name("model"), "id bigint").name
-    assert replay(history, odps._storage, table) == [], told(history, verdict)
+    assert replay(history, odps._storage, table) == [], describe(history, verdict)
     assert values_of(odps._storage, table) == sorted(history.service.table)
 
 

@@ -90,7 +90,7 @@ class Accounts:
         return action(self, request)
 
     def settle(self) -> None:
-        """Finish the commits and statements that are under way."""
+        """Finish the running commits and statements."""
         for upload in self.uploads.values():
             if upload.status == "closing":
                 self._close(upload)

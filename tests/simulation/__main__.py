@@ -8,7 +8,7 @@ import time
 from collections import Counter
 
 from tests.simulation.plan import Plan, shrunk
-from tests.simulation.scenarios import played, story, verdict
+from tests.simulation.scenarios import run_plan, story, verdict
 
 
 def main(wanted: str, scenario: str = "") -> int:
@@ -16,14 +16,14 @@ def main(wanted: str, scenario: str = "") -> int:
     logging.disable(logging.WARNING)
     first, _, last = wanted.partition("-")
     if not last:
-        world = played(Plan.of(int(first), scenario))
+        world = run_plan(Plan.of(int(first), scenario))
         print(story(world))
         return bool(verdict(world))
     ends: Counter[str] = Counter()
     wrong = []
     began = time.process_time()
     for seed in range(int(first), int(last)):
-        world = played(Plan.of(seed))
+        world = run_plan(Plan.of(seed))
         error = world.actors[0].error
         ends[type(error).__name__ if error else "well"] += 1
         if verdict(world):
@@ -34,7 +34,7 @@ def main(wanted: str, scenario: str = "") -> int:
     print("ended:", ", ".join(f"{name} {number:,}" for name, number in ends.most_common()))
     print(f"wrong: {len(wrong):,}")
     for seed in wrong[:3]:
-        print(story(played(shrunk(Plan.of(seed), lambda plan: bool(verdict(played(plan)))))))
+        print(story(run_plan(shrunk(Plan.of(seed), lambda plan: bool(verdict(run_plan(plan)))))))
     return len(wrong)
 
 

@@ -66,12 +66,12 @@ class Plan:
 
     @classmethod
     def of(cls, seed: int, scenario: str = "") -> Plan:
-        """Draw a plan; a seed always yields the same plan. Any scenario, or this one."""
+        """Draw a plan of a scenario, by default of any; a seed always gives the same plan."""
         rng = Random(seed)
         chance = rng.random
         drawn = _SCENARIOS[int(chance() * len(_SCENARIOS))]
         scenario = scenario or drawn
-        first, apart = int(chance() * 12), int(chance() * 3)  # 0: wherever; 1: an outage
+        first, apart = int(chance() * 12), int(chance() * 3)  # 0: at any exchange; 1: an outage
         faults = {
             first + each if apart == 1 else int(chance() * _NUMBERS): _fault(chance)
             for each in range(int(chance() * 6))

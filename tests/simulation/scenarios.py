@@ -19,7 +19,7 @@ from tests.simulation.plan import LONGEST_DELAY, Plan
 from tests.simulation.service import EXPIRY, READ_TIMEOUT, ROWS
 from tests.simulation.world import World
 
-__all__ = ["Storage", "played", "story", "verdict"]
+__all__ = ["Storage", "run_plan", "story", "verdict"]
 
 #: Transient faults, which must have no effect if there are fewer of them than attempts.
 _PASS_BY = {
@@ -80,7 +80,7 @@ class _Uploading(Upload):
         return None
 
 
-def played(plan: Plan) -> World:
+def run_plan(plan: Plan) -> World:
     """Run the history of a plan."""
     world = World(plan, Storage)
     if plan.scenario == "read":
@@ -92,7 +92,7 @@ def played(plan: Plan) -> World:
 
 
 def _read(world: World) -> None:
-    """The same as `Scan.batches`; the consumer pauses after each batch."""
+    """Read as `Scan.batches` does; the consumer pauses after each batch."""
     plan, storage = world.plan, world.client()
     session = open_read_session(
         storage, ReadPlan(table=TABLE, splits=plan.splits, limit=plan.limit, max_batch_rows=2)
@@ -108,7 +108,7 @@ def _read(world: World) -> None:
         found = batch.column(0).to_pylist()
         world.tell(f"has {found}")
         world.rows += found
-        world.sleep(plan.pause + world.delay())  # a minute at most: `SessionKeeper` allows for it
+        world.sleep(plan.pause + world.delay())  # at most a minute, which `SessionKeeper` tolerates
         world.returns.append(world.now())
 
 
@@ -116,7 +116,7 @@ def _read(world: World) -> None:
 
 
 def verdict(world: World) -> str:
-    """Return what is wrong at the end of a history; empty if nothing is."""
+    """Return a description of a wrong result at the end of a history; empty if it is right."""
     if world.is_stuck:
         return "it never ends"
     for actor in world.actors:

@@ -90,7 +90,7 @@ def rows(offset: int, count: int, batch_rows: int) -> tuple[bytes, tuple[int, ..
 
 
 class Body:
-    """The body of a response as it arrives: half of it later, and perhaps damaged."""
+    """The body of a response: its second half arrives later, and it may be damaged."""
 
     headers: Mapping[str, str] = {}
     request_id = None

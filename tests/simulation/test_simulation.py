@@ -21,7 +21,7 @@ from odps_nb.wire.arrow_stream import EndMarkerCheck
 from tests.model.test_commit_protocol import SAFEGUARDS as OF_COMMITS
 from tests.model.test_commit_protocol import removed
 from tests.simulation.plan import KINDS, Fault, Plan, shrunk
-from tests.simulation.scenarios import played, story, verdict
+from tests.simulation.scenarios import run_plan, story, verdict
 from tests.simulation.world import World
 
 GATE = range(400)
@@ -29,32 +29,32 @@ NIGHTLY = range(100_000, 150_000)
 
 
 def is_wrong(plan: Plan) -> bool:
-    return bool(verdict(played(plan)))
+    return bool(verdict(run_plan(plan)))
 
 
-def told(plan: Plan) -> str:
-    return story(played(shrunk(plan, is_wrong)))
+def story_of(plan: Plan) -> str:
+    return story(run_plan(shrunk(plan, is_wrong)))
 
 
 @pytest.fixture(scope="module")
 def worlds() -> list[World]:
-    return [played(Plan.of(seed)) for seed in GATE]
+    return [run_plan(Plan.of(seed)) for seed in GATE]
 
 
 def test_no_history_of_the_gate_has_a_wrong_result(worlds: list[World]) -> None:
     wrong = next((world.plan for world in worlds if verdict(world)), None)
-    assert wrong is None, told(wrong)
+    assert wrong is None, story_of(wrong)
 
 
 @pytest.mark.nightly
 def test_no_history_of_many_has_a_wrong_result() -> None:
     wrong = next((plan for plan in map(Plan.of, NIGHTLY) if is_wrong(plan)), None)
-    assert wrong is None, told(wrong)
+    assert wrong is None, story_of(wrong)
 
 
 def test_a_seed_repeats_the_same_history(worlds: list[World]) -> None:
     for world in worlds[:60]:
-        again = played(Plan.of(world.plan.seed))
+        again = run_plan(Plan.of(world.plan.seed))
         assert "\n".join(again.story).encode() == "\n".join(world.story).encode()
 
 
@@ -73,12 +73,12 @@ def test_a_slow_consumer_does_not_use_up_attempts() -> None:
         **{"splits": 1, "workers": 1, "limit": None, "tries": 7, "pause": 150.0, "delays": {}},
         faults={1: Fault("cut", 0.9)},
     )
-    world = played(plan)
+    world = run_plan(plan)
     assert world.struck == ["cut"]
     assert verdict(world) == ""
 
 
-# -- without a safeguard --------------------------------------------------------------------------
+# -- removed safeguards --------------------------------------------------------------------------
 
 
 def nothing(*_: Any, **__: Any) -> None:
@@ -126,7 +126,7 @@ def without(places: list[tuple[Any, str, Any]]) -> Iterator[None]:
         yield
 
 
-def found(scenario: str) -> Plan:
+def first_wrong(scenario: str) -> Plan:
     """Return the first plan of a scenario that ends with a wrong result."""
     plans = (Plan.of(seed, scenario) for seed in range(10_000))
     return next(plan for plan in plans if is_wrong(plan))
@@ -136,8 +136,8 @@ def found(scenario: str) -> Plan:
 @pytest.mark.parametrize("safeguard", OF_READS)
 def test_a_read_without_a_safeguard_is_detected(safeguard: str) -> None:
     with without(OF_READS[safeguard]):
-        plan = found("read")
-        assert len(shrunk(plan, is_wrong).faults) <= 1, told(plan)
+        plan = first_wrong("read")
+        assert len(shrunk(plan, is_wrong).faults) <= 1, story_of(plan)
     assert not is_wrong(plan)
 
 
@@ -145,6 +145,6 @@ def test_a_read_without_a_safeguard_is_detected(safeguard: str) -> None:
 @pytest.mark.parametrize("safeguard", OF_COMMITS)
 def test_a_write_without_a_safeguard_is_detected(safeguard: str) -> None:
     with without(removed(safeguard)):
-        plan = found(OF_COMMITS[safeguard][3])
-        assert len(shrunk(plan, is_wrong).faults) <= 3, told(plan)
+        plan = first_wrong(OF_COMMITS[safeguard][3])
+        assert len(shrunk(plan, is_wrong).faults) <= 3, story_of(plan)
     assert not is_wrong(plan)

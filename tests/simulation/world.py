@@ -58,7 +58,7 @@ class World:
         self.struck: list[str] = []  # kinds of the faults that occurred
         self.present: Actor | None = None
         self.is_stuck = False
-        self.refreshes: list[tuple[float, bool]] = []  # when one was requested, and succeeded
+        self.refreshes: list[tuple[float, bool]] = []  # when a refresh was requested, and succeeded
         self.returns: list[float] = []  # when the consumer requested more rows
         self._hub = greenlet.getcurrent()
         self._heap: list[tuple[float, int, Any, int]] = []
@@ -66,7 +66,7 @@ class World:
         self._tickets: dict[Actor, int] = {}
         self._exchanges = self._waits = 0
 
-    # -- what actors call -------------------------------------------------------------------
+    # -- methods for actors -------------------------------------------------------------------
 
     def client(self) -> Any:
         """Return a client of this world's service."""
@@ -99,7 +99,7 @@ class World:
         heapq.heappush(self._heap, at)
 
     def sleep(self, seconds: float) -> None:
-        """Wait so long."""
+        """Wait a number of seconds."""
         actor = self.me()
         self.wake(actor, seconds)
         self.stop()

@@ -1,8 +1,7 @@
 """Run by ``test_cluster``: jobs on a cluster, in each of which something dies, hangs or is lost.
 
 Reads a JSON document and prints one. A separate process, because a test run has one Spark session.
-The service of these jobs misbehaves on request, which shows the jobs what a task is doing when they
-act.
+The service fails on request and counts requests, so a job knows what its tasks are doing.
 """
 
 from __future__ import annotations
@@ -95,7 +94,7 @@ def stall_first_attempt(mark: str) -> Callable[[Batches], Iterator[pa.RecordBatc
 
 
 def where(_: Batches) -> Iterator[pa.RecordBatch]:
-    """Yield the process of this task's executor, and the file of its odps_nb."""
+    """Yield the process id of this task's executor, and the file from which it imports odps_nb."""
     found = {"executor": [_parent_of(os.getppid())], "file": [odps_nb.__file__]}
     yield pa.RecordBatch.from_pydict(found)
 
@@ -117,11 +116,11 @@ def fail_first_attempt(mark: str) -> Callable[[Batches], Iterator[pa.RecordBatch
     return run
 
 
-# -- acts ---------------------------------------------------------------------------------------
+# -- jobs ---------------------------------------------------------------------------------------
 
 
 class Stage:
-    """A session, a service that misbehaves, and a table with forty thousand numbers."""
+    """A session, a service that fails on request, and a table with forty thousand numbers."""
 
     def __init__(self, spark: SparkSession, odps: Connection, given: dict[str, Any]) -> None:
         self.spark, self.odps, self.marks = spark, odps, Path(given["marks"])
@@ -279,7 +278,7 @@ def lost_commit(stage: Stage) -> Any:
 def refused_commit(stage: Stage) -> Any:
     """The commit is rejected permanently: both kinds of write raise an error, and no rows exist.
 
-    The response does not justify a retry; single-process tests cover the others.
+    The response does not cause a retry; single-process tests cover other responses.
     """
     name = stage.target("refused")
     told = []

@@ -143,6 +143,6 @@ def stall(slow: Connection) -> Iterator[Callable[..., None]]:
 
 @pytest.fixture
 def gate(tmp_path: Path) -> Iterator[Path]:
-    """A file that tasks wait for; created at the end of the test at the latest."""
+    """A file that tasks wait for; the end of the test creates it if necessary."""
     yield tmp_path / "gate"
     (tmp_path / "gate").touch()

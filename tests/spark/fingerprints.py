@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def fingerprint() -> dict[str, str]:
-    """Return what a library must not change: attributes of modules, filters, handlers, files."""
+    """Return the state that libraries share: attributes of modules, filters, handlers, files."""
     found = {
         "warnings.filters": repr(warnings.filters),
         "gc": repr((gc.isenabled(), gc.get_threshold(), gc.get_freeze_count(), len(gc.callbacks))),
@@ -54,12 +54,12 @@ def _public(module: Any) -> Iterator[tuple[str, Any]]:
 
 
 def changes(before: dict[str, str], after: dict[str, str]) -> list[str]:
-    """Return what existed before and has changed or is gone."""
+    """Return the state that was changed or removed."""
     return sorted(key for key, value in before.items() if after.get(key) != value)
 
 
 def around_read(batches: Iterable[pa.RecordBatch]) -> Generator[pa.RecordBatch, None, None]:
-    """Read all rows in the worker that runs this; yield what changed there."""
+    """Read all rows in the worker that runs this; yield the state that changed there."""
     import pandas  # noqa: F401
     import pyarrow as pa
     import pyspark.sql  # noqa: F401
@@ -71,7 +71,7 @@ def around_read(batches: Iterable[pa.RecordBatch]) -> Generator[pa.RecordBatch, 
 
 
 def main() -> None:
-    """Print what each use of odps_nb has changed in this process and in a worker of Spark."""
+    """Print the state that each use of odps_nb changes in this process and in a Spark worker."""
     import pandas  # noqa: F401
     import requests  # noqa: F401  # like pandas and urllib3, it adds filters when it is imported
     from IPython.core.interactiveshell import InteractiveShell
@@ -95,7 +95,7 @@ def main() -> None:
 
 
 def use_spark(spark: SparkSession, before: dict[str, str], told: dict[str, list[str]]) -> None:
-    """Add what Spark's uses of odps_nb have changed."""
+    """Add the state that uses of odps_nb with Spark have changed."""
     from pyspark.sql.types import StructType
 
     import odps_nb.spark

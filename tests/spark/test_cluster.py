@@ -1,8 +1,8 @@
 """A standalone cluster from the pip package: executors die, attempts run twice, drivers are killed.
 
-Its executors have an environment of their own, into which odps_nb was installed as
-``docs/howto/spark-on-a-cluster.md`` says. Its master has another address than 127.0.0.1, for which
-a session has the settings of this machine.
+Its executors have a separate environment, into which odps_nb was installed as
+``docs/howto/spark-on-a-cluster.md`` says. The address of its master is not 127.0.0.1, because a
+session with that address gets the settings of this machine.
 """
 
 from __future__ import annotations
@@ -126,13 +126,13 @@ def wheel(repo: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def bare(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An environment with the packages of the tests, which pip would get from an index."""
+    """An environment with the packages of the tests, in place of a package index."""
     return _environment(tmp_path_factory.mktemp("bare") / "environment")
 
 
 @pytest.fixture(scope="module")
 def environment(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Such an environment with the odps_nb of this checkout, installed by pip from its wheel."""
+    """An environment into which pip has installed the wheel of this checkout."""
     home = _environment(tmp_path_factory.mktemp("executors") / "environment")
     install = ("--python", str(home), "install", "--no-index", "--no-deps", str(wheel))
     subprocess.run([*PIP, *install], check=True)
@@ -181,7 +181,7 @@ def cluster(environment: Path, tmp_path_factory: pytest.TempPathFactory) -> Iter
 
 @pytest.fixture
 def broken() -> Iterator[Connection]:
-    """A connection to the test's own service, which misbehaves on request."""
+    """A connection to the test's own service, which fails on request."""
     with misbehaving() as connection:
         yield connection
 
@@ -251,8 +251,8 @@ def _tasks() -> int:
     return 2_000 if by_storage_api() else MAX_TUNNEL_STREAMS
 
 
-def _told(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
-    """Return the results of each act."""
+def _results_of(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
+    """Return the results of each job."""
     assert done.returncode == 0, done.stderr[-3000:]
     told: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return told
@@ -269,7 +269,7 @@ def test_on_a_standalone_cluster_rows_stay_exact_when_attempts_die_or_run_twice(
 ) -> None:
     acts = ["installed", "killed_in_a_read", "killed_in_a_write"]
     acts += ["speculated_write", "speculated_read"]
-    told = _told(_run(acts, cluster, broken, tmp_path, **SPECULATION))
+    told = _results_of(_run(acts, cluster, broken, tmp_path, **SPECULATION))
     assert cluster.environment is not None
     assert told == {
         "installed": [EXECUTORS, [str(_packages(cluster.environment) / "odps_nb/__init__.py")]],
@@ -292,7 +292,7 @@ def test_a_job_of_many_tasks_whose_driver_is_killed_changes_nothing_and_can_be_r
     assert killed.returncode == -signal.SIGKILL, killed.stderr[-3000:]
     assert _ids(broken, "days") == [-1]
     again = _run(["run_again"], cluster, broken, tmp_path, **CLUSTER)
-    assert _told(again) == {"run_again": [10 * _tasks(), _tasks()]}
+    assert _results_of(again) == {"run_again": [10 * _tasks(), _tasks()]}
     assert _ids(broken, "days") == list(range(10 * _tasks()))
 
 
@@ -308,7 +308,7 @@ def test_a_stream_whose_driver_is_killed_repeats_only_its_uncommitted_micro_batc
     assert _ids(broken, "arriving") == list(range(3 * part))
     assert _ids(broken, "copied") == list(range(2 * part))
     resumed = _run(["stream_resumed"], cluster, broken, tmp_path, **CLUSTER)
-    assert _told(resumed) == {"stream_resumed": [[part, part], 2 * SPLITS_EACH]}
+    assert _results_of(resumed) == {"stream_resumed": [[part, part], 2 * SPLITS_EACH]}
     assert _ids(broken, "copied") == list(range(4 * part))
 
 
@@ -319,7 +319,7 @@ def test_on_a_local_cluster_rows_stay_exact_when_executors_die_tasks_fail_and_co
 ) -> None:
     acts = ["both_killed_in_a_read", "both_killed_in_a_write", "failed_first"]
     acts += ["lost_commit", "refused_commit"]
-    told = _told(_run(acts, Cluster("local-cluster[2,1,1024]"), broken, tmp_path))
+    told = _results_of(_run(acts, Cluster("local-cluster[2,1,1024]"), broken, tmp_path))
     assert told == {
         "both_killed_in_a_read": [COUNT, COUNT],
         "both_killed_in_a_write": COUNT,
@@ -336,7 +336,7 @@ def test_on_a_local_cluster_rows_stay_exact_when_executors_die_tasks_fail_and_co
 @pytest.mark.spark
 @pytest.mark.nightly
 @pytest.mark.parametrize("way", ["archives", "zip", "none"])
-def test_the_job_of_the_page_runs_where_executors_get_the_package_with_it(
+def test_the_job_of_the_page_runs_on_executors_that_receive_the_package(
     cluster: Cluster,
     broken: Connection,
     environment: Path,

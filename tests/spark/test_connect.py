@@ -27,8 +27,8 @@ pytestmark = pytest.mark.timeout(LASTS + 120)
 
 
 @pytest.fixture(scope="module")
-def told(odps: Connection, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """The observations of a process that starts a server, and of one that joins it."""
+def observations(odps: Connection, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """The observations of a process that starts a server, and of a process that connects to it."""
     log = tmp_path_factory.mktemp("connect-log")
     given = odps.profile.as_options()
     given.pop("name", None)
@@ -37,7 +37,7 @@ def told(odps: Connection, tmp_path_factory: pytest.TempPathFactory) -> dict[str
         "log": str(log),
         "table": f"connected_{log.name.replace('-', '_')}",
     }
-    said = tmp_path_factory.mktemp("connect-said") / "stderr"  # every thread, if it hangs
+    said = tmp_path_factory.mktemp("connect-said") / "stderr"  # the threads of a job that hangs
     with said.open("w") as stderr:
         done = subprocess.run(
             [sys.executable, "-W", "ignore", "-m", "tests.spark.connect_job"],
@@ -56,10 +56,10 @@ def told(odps: Connection, tmp_path_factory: pytest.TempPathFactory) -> dict[str
 @pytest.mark.nightly
 @pytest.mark.parametrize("who", ["own", "client"])
 def test_every_function_works_through_a_connect_server(
-    told: dict[str, Any], odps: Connection, who: str
+    observations: dict[str, Any], odps: Connection, who: str
 ) -> None:
     """The client has no Java, and its address comes from SPARK_REMOTE."""
-    seen = told[who]
+    seen = observations[who]
     assert seen["kind"] == "pyspark.sql.connect.session"
     assert seen["written"] == 1000
     assert seen["read"] == seen["loaded"] == [2000, 1000]
@@ -73,57 +73,59 @@ def test_every_function_works_through_a_connect_server(
 
 @pytest.mark.spark
 @pytest.mark.nightly
-def test_a_server_on_this_machine_listens_on_loopback_only(told: dict[str, Any]) -> None:
-    assert told["listening"][PORT] is True
+def test_a_local_connect_server_listens_on_loopback_only(observations: dict[str, Any]) -> None:
+    assert observations["listening"][PORT] is True
 
 
 @pytest.mark.spark
 @pytest.mark.nightly
-def test_settings_reach_the_session_and_an_active_one_is_reused(told: dict[str, Any]) -> None:
-    assert told["zone"]
-    assert told["client"]["shuffles"] == "3"
-    assert told["again"] is True
-
-
-@pytest.mark.spark
-@pytest.mark.nightly
-def test_of_settings_that_a_started_server_refuses_only_those_of_the_user_are_reported(
-    told: dict[str, Any],
+def test_settings_are_applied_to_the_session_and_an_active_session_is_reused(
+    observations: dict[str, Any],
 ) -> None:
+    assert observations["zone"]
+    assert observations["client"]["shuffles"] == "3"
+    assert observations["again"] is True
+
+
+@pytest.mark.spark
+@pytest.mark.nightly
+def test_only_refused_settings_of_the_user_are_reported(observations: dict[str, Any]) -> None:
     named = ("spark.driver.memory", "spark.eventLog.enabled", "spark.eventLog.compress")
     expected = {f"Failed to set {name}" for name in (*named, "spark.eventLog.dir")}
-    assert set(told["refused"]) == expected
+    assert set(observations["refused"]) == expected
 
 
 @pytest.mark.spark
 @pytest.mark.nightly
-def test_errors_are_restored_with_their_types(told: dict[str, Any]) -> None:
-    kinds = {what: kind for what, (kind, _, _) in told["failures"].items()}
+def test_errors_are_restored_with_their_types(observations: dict[str, Any]) -> None:
+    kinds = {what: kind for what, (kind, _, _) in observations["failures"].items()}
     assert kinds == {
         "columns": "ConversionError",
         "values": "ConversionError",
         "table": "NotFoundError",
         "overwrite": "ArgumentError",
     }
-    for _, message, hint in told["failures"].values():
+    for _, message, hint in observations["failures"].values():
         assert "SQLSTATE" not in message + hint
         assert "java" not in (message + hint).lower()
 
 
 @pytest.mark.spark
 @pytest.mark.nightly
-def test_no_key_is_in_the_log_of_the_server(told: dict[str, Any], odps: Connection) -> None:
+def test_no_key_is_in_the_log_of_the_server(observations: dict[str, Any], odps: Connection) -> None:
     # The log must contain plans, including those with options; otherwise this test could not fail.
-    assert "SparkListenerConnectOperationStarted" in told["log"]
-    assert "redacted" in told["log"]
-    assert str(odps.profile.access_key) not in told["log"]
-    assert str(odps.profile.access_id) not in told["log"]
+    assert "SparkListenerConnectOperationStarted" in observations["log"]
+    assert "redacted" in observations["log"]
+    assert str(odps.profile.access_key) not in observations["log"]
+    assert str(odps.profile.access_id) not in observations["log"]
 
 
 @pytest.mark.spark
 @pytest.mark.nightly
-def test_an_interrupt_or_a_cancel_ends_the_reads_of_the_tasks(told: dict[str, Any]) -> None:
-    errors = {what: seen["error"] for what, seen in told["stopped"].items() if "error" in seen}
+def test_an_interrupt_or_a_cancel_ends_the_reads_of_the_tasks(observations: dict[str, Any]) -> None:
+    errors = {
+        what: seen["error"] for what, seen in observations["stopped"].items() if "error" in seen
+    }
     assert errors == {
         "action": "KeyboardInterrupt",
         "query": "CancelledError",
@@ -132,20 +134,22 @@ def test_an_interrupt_or_a_cancel_ends_the_reads_of_the_tasks(told: dict[str, An
     }
     # The service would have stalled for ten minutes, and the test waited until the connections were
     # closed.
-    assert all(seen["took"] < GONE_WITHIN for seen in told["stopped"].values() if "took" in seen)
+    assert all(
+        seen["took"] < GONE_WITHIN for seen in observations["stopped"].values() if "took" in seen
+    )
 
 
 @pytest.mark.spark
 @pytest.mark.nightly
-def test_an_interrupted_write_is_aborted(told: dict[str, Any]) -> None:
-    seen = told["stopped"]["write"]
+def test_an_interrupted_write_is_aborted(observations: dict[str, Any]) -> None:
+    seen = observations["stopped"]["write"]
     assert (seen["phase"], seen["status"]) == ("cancelled", "ABORTED")
 
 
 @pytest.mark.spark
 @pytest.mark.nightly
-def test_a_write_shows_the_number_of_finished_tasks(told: dict[str, Any]) -> None:
-    seen = told["stopped"]["tasks"]
+def test_a_write_shows_the_number_of_finished_tasks(observations: dict[str, Any]) -> None:
+    seen = observations["stopped"]["tasks"]
     done, total = seen["seen"]
     assert 0 < done < total
     assert seen["end"] == [total, total, 300]

@@ -48,7 +48,9 @@ def state(table: Table) -> dict[str, int]:
 
 @pytest.mark.gate(3)
 @pytest.mark.parametrize("value", REFUSED, ids=ascii)
-def test_a_write_is_refused_when_it_is_planned(odps: Connection, table: Table, value: str) -> None:
+def test_a_write_to_an_invalid_partition_is_refused_when_it_is_planned(
+    odps: Connection, table: Table, value: str
+) -> None:
     before = state(table)
     for partition in ({"ds": value}, PartitionSpec((("ds", value),))):
         with pytest.raises(ArgumentError, match="no request can express it"):
@@ -71,7 +73,9 @@ def test_a_write_is_refused_when_it_is_planned(odps: Connection, table: Table, v
 
 @pytest.mark.gate(3)
 @pytest.mark.parametrize("value", REFUSED, ids=ascii)
-def test_a_task_refuses_a_value_in_its_rows(odps: Connection, table: Table, value: str) -> None:
+def test_a_task_refuses_an_invalid_partition_value_in_its_rows(
+    odps: Connection, table: Table, value: str
+) -> None:
     """The session commits nothing, including the rows of other tasks."""
     before = state(table)
     target = Target.of(table.schema, table.name, PartitionSpec())
@@ -87,7 +91,7 @@ def test_a_task_refuses_a_value_in_its_rows(odps: Connection, table: Table, valu
 @pytest.mark.nightly
 @pytest.mark.spark
 @pytest.mark.parametrize("road", ["write", "format"])
-def test_a_job_with_an_invalid_value_replaces_nothing(
+def test_a_job_with_an_invalid_partition_value_replaces_no_rows(
     spark: SparkSession, odps: Connection, table: Table, road: str
 ) -> None:
     before = state(table)
@@ -111,7 +115,7 @@ def test_a_job_with_an_invalid_value_replaces_nothing(
 
 @pytest.mark.nightly
 @pytest.mark.spark
-def test_a_query_finds_rows_of_partitions_that_cannot_be_named(
+def test_a_query_returns_rows_of_partitions_that_cannot_be_named(
     spark: SparkSession, odps: Connection, table: Table
 ) -> None:
     for where in ("ds like '%b%'", "ds = ' b'", "ds in ('b', 'b ', ' b')", "ds <> 'b'"):

@@ -28,7 +28,7 @@ ROOT = Path(__file__).parents[2]
     ],
     ids=["without Spark", "with Spark"],
 )
-def test_no_process_wide_state_is_changed_by_import_extension_register_or_read(
+def test_import_extension_register_and_read_do_not_change_process_wide_state(
     service: LocalService, uses: list[str]
 ) -> None:
     given = {

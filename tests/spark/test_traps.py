@@ -68,7 +68,7 @@ def load(road: str, spark: SparkSession, odps: Connection) -> Load:
 
 
 @pytest.mark.nightly
-def test_data_frames_derived_from_one_load_have_their_own_rows(
+def test_data_frames_derived_from_the_same_load_return_their_own_rows(
     spark: SparkSession, load: Load, odps: Connection, new_name: Names
 ) -> None:
     name = new_name("ten")
@@ -92,7 +92,7 @@ def test_data_frames_derived_from_one_load_have_their_own_rows(
     assert spark.sql(f"select count(*) from {name}_view").collect()[0][0] == 10
 
 
-def test_sql_views_have_their_own_rows_and_need_no_key(
+def test_sql_views_return_their_own_rows_and_contain_no_key(
     spark: SparkSession, odps: Connection, new_name: Names
 ) -> None:
     name = new_name("using")
@@ -120,7 +120,7 @@ def test_a_table_of_the_catalog_is_refused_when_created(
 
 
 @pytest.mark.gate(1)
-def test_columns_of_one_type_are_never_swapped(
+def test_columns_of_the_same_type_are_not_swapped(
     spark: SparkSession, load: Load, odps: Connection, new_name: Names
 ) -> None:
     name = new_name("swap")

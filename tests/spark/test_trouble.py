@@ -1,4 +1,4 @@
-"""Reads and writes of Spark through a service that breaks, rejects, forgets and is silent."""
+"""Reads and writes of Spark through a service that fails in several ways."""
 
 from __future__ import annotations
 
@@ -29,33 +29,33 @@ Ask = Callable[..., None]
 
 
 @pytest.fixture(scope="module")
-def moody(slow: Connection) -> Connection:
+def faulty(slow: Connection) -> Connection:
     """A connection to a service that fails on request."""
     return slow
 
 
 @pytest.fixture
-def ask(moody: Connection) -> Iterator[Ask]:
+def ask(faulty: Connection) -> Iterator[Ask]:
     """Apply fault rules until the test ends."""
 
     def put(*rules: dict[str, Any]) -> None:
         body = json.dumps({"rules": rules}).encode()
-        moody._storage.rest(WireRequest(method="PUT", path="/misbehaviour", body=body))
+        faulty._storage.rest(WireRequest(method="PUT", path="/misbehaviour", body=body))
 
     yield put
-    moody._storage.rest(WireRequest(method="DELETE", path="/misbehaviour"))
+    faulty._storage.rest(WireRequest(method="DELETE", path="/misbehaviour"))
 
 
-def _struck(moody: Connection) -> list[int]:
-    _, body = moody._storage.rest(WireRequest(method="GET", path="/misbehaviour"))
+def _struck(faulty: Connection) -> list[int]:
+    _, body = faulty._storage.rest(WireRequest(method="GET", path="/misbehaviour"))
     return [rule["struck"] for rule in json.loads(body)["rules"]]
 
 
 @pytest.fixture
-def table(moody: Connection, new_name: Callable[[str], str]) -> str:
+def table(faulty: Connection, new_name: Callable[[str], str]) -> str:
     """A table with twenty thousand numbers."""
     name = new_name("moody")
-    moody.create_table(name, "id bigint").write(pa.table({"id": range(ROWS)}))
+    faulty.create_table(name, "id bigint").write(pa.table({"id": range(ROWS)}))
     return name
 
 
@@ -65,23 +65,23 @@ def _total(spark: SparkSession, odps: Connection, name: str) -> tuple[int, int]:
     return row[0], row[1]
 
 
-def test_truncated_and_refused_streams_resume_without_losing_a_row(
-    spark: SparkSession, moody: Connection, table: str, ask: Ask
+def test_truncated_and_throttled_reads_resume_without_losing_a_row(
+    spark: SparkSession, faulty: Connection, table: str, ask: Ask
 ) -> None:
     ask(
         {"action": "TableRead", "fault": "cut", "at": 5000, "times": 3},
         {"action": "TableRead", "fault": "status", "status": 429, "retry_after": 0.05, "times": 2},
         {"action": "TableRead", "fault": "close", "times": 1},
     )
-    assert _total(spark, moody, table) == (ROWS, ROWS)
-    assert _struck(moody) == [3, 2, 1]
+    assert _total(spark, faulty, table) == (ROWS, ROWS)
+    assert _struck(faulty) == [3, 2, 1]
 
 
 @pytest.mark.nightly
 def test_an_expired_session_stops_the_job_with_a_hint(
-    spark: SparkSession, moody: Connection, table: str, ask: Ask
+    spark: SparkSession, faulty: Connection, table: str, ask: Ask
 ) -> None:
-    frame = odps_nb.spark.read(spark, moody, table, splits=2)
+    frame = odps_nb.spark.read(spark, faulty, table, splits=2)
     ask({"action": "TableRead", "fault": "expire"})
     with pytest.raises(Exception, match="read the table again") as caught:
         frame.filter("true").count()
@@ -90,46 +90,46 @@ def test_an_expired_session_stops_the_job_with_a_hint(
 
 
 def test_lost_responses_to_uploads_and_the_commit_repeat_no_rows(
-    spark: SparkSession, moody: Connection, table: str, ask: Ask
+    spark: SparkSession, faulty: Connection, table: str, ask: Ask
 ) -> None:
     ask(
         {"action": "TableWrite", "fault": "close", "times": 2},
         {"action": "TableCreateWriteStream", "fault": "close"},
         {"action": "TableCloseWriteStream", "fault": "status", "status": 503},
-        of_commit(moody, by_storage_api(), fault="close"),
+        of_commit(faulty, by_storage_api(), fault="close"),
     )
-    receipt = odps_nb.spark.write(spark.range(ROWS, ROWS + 1000, 1, 2), moody, table)
+    receipt = odps_nb.spark.write(spark.range(ROWS, ROWS + 1000, 1, 2), faulty, table)
     assert receipt.rows == 1000
-    assert _struck(moody) == [2, 1, 1, 1]
-    assert _total(spark, moody, table) == (ROWS + 1000, ROWS + 1000)
+    assert _struck(faulty) == [2, 1, 1, 1]
+    assert _total(spark, faulty, table) == (ROWS + 1000, ROWS + 1000)
 
 
 def test_a_permanently_refused_commit_leaves_no_rows(
-    spark: SparkSession, moody: Connection, table: str, ask: Ask
+    spark: SparkSession, faulty: Connection, table: str, ask: Ask
 ) -> None:
-    soon = odps_nb.connect(moody.profile, client_options=ClientOptions(retries=2))
-    ask(of_commit(moody, by_storage_api(), fault="status", status=500, times=0))
+    soon = odps_nb.connect(faulty.profile, client_options=ClientOptions(retries=2))
+    ask(of_commit(faulty, by_storage_api(), fault="status", status=500, times=0))
     with soon, pytest.raises(ServerFaultError) as caught:
         odps_nb.spark.write(spark.range(ROWS, ROWS + 10), soon, table)
     if by_storage_api():
         assert not caught.value.in_doubt
         assert caught.value.notes[-1] == "the write was aborted; none of its rows are in the table"
-        assert _struck(moody) == [3]
+        assert _struck(faulty) == [3]
     else:  # the client cannot ask whether its statement runs
         assert caught.value.in_doubt
         assert caught.value.notes[-1].endswith("was not aborted")
     ask()
-    assert _total(spark, moody, table) == (ROWS, ROWS)
+    assert _total(spark, faulty, table) == (ROWS, ROWS)
 
 
-def test_the_data_source_handles_the_same_faults(
-    spark: SparkSession, moody: Connection, table: str, ask: Ask
+def test_the_data_source_recovers_from_the_same_faults(
+    spark: SparkSession, faulty: Connection, table: str, ask: Ask
 ) -> None:
     odps_nb.spark.register(spark)
-    given = odps_nb.spark.options(moody)
+    given = odps_nb.spark.options(faulty)
     ask(
         {"action": "TableRead", "fault": "cut", "at": 5000},
-        of_commit(moody, by_storage_api(), fault="close"),
+        of_commit(faulty, by_storage_api(), fault="close"),
         {"action": "TableWrite", "fault": "close"},
     )
     more = spark.range(ROWS, ROWS + 10, 1, 1)
@@ -139,20 +139,20 @@ def test_the_data_source_handles_the_same_faults(
         ROWS + 10,
         ROWS + 10,
     )
-    assert _struck(moody) == [1, 1, 1]
+    assert _struck(faulty) == [1, 1, 1]
 
 
 @pytest.mark.nightly
 def test_a_task_uses_the_time_outs_of_the_driver(
-    spark: SparkSession, moody: Connection, table: str, ask: Ask
+    spark: SparkSession, faulty: Connection, table: str, ask: Ask
 ) -> None:
     def connected(**options: float) -> Connection:
-        return odps_nb.connect(moody.profile, client_options=ClientOptions(**options))
+        return odps_nb.connect(faulty.profile, client_options=ClientOptions(**options))
 
     ask({"action": "TableRead", "fault": "stall", "at": 5000})
     with connected(read_timeout=0.5) as soon:
         assert _total(spark, soon, table) == (ROWS, ROWS)
-    assert _struck(moody) == [1]
+    assert _struck(faulty) == [1]
     ask({"action": "TableRead", "fault": "stall", "at": 5000, "times": 0})
     with (
         connected(read_timeout=0.5, retries=0) as once,

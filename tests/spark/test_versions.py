@@ -54,5 +54,5 @@ def test_all_other_functions_check_their_arguments(call: Callable[[], object]) -
         call()
 
 
-def test_the_two_lists_are_the_complete_interface() -> None:
+def test_the_lists_of_functions_contain_the_complete_public_interface() -> None:
     assert {*NEEDS, *REST, "NEW_BLOB", "session"} == {*odps_nb.spark.__all__}

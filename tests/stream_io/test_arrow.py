@@ -118,12 +118,12 @@ def test_bytes_after_the_end_raise_an_error() -> None:
         read(ipc(BATCHES) + b"x")
 
 
-def test_a_batch_larger_than_accepted_is_refused_before_it_arrives() -> None:
+def test_an_oversized_batch_is_refused_before_it_arrives() -> None:
     with pytest.raises(LimitExceededError):
         read(ipc(BATCHES), max_batch=1000)
 
 
-def test_a_coding_has_a_budget() -> None:
+def test_the_decoded_size_of_a_coded_body_is_limited() -> None:
     body = code(Compression.ZSTD, ipc([rows(50_000)]))
     with pytest.raises(LimitExceededError):
         read(body, max_output=10_000)
@@ -155,7 +155,7 @@ def test_an_error_found_by_pyarrow_becomes_a_framing_error() -> None:
         read(sink.getvalue().to_pybytes())
 
 
-def test_a_header_that_the_body_contradicts_raises_an_error() -> None:
+def test_a_content_encoding_that_the_body_contradicts_raises_an_error() -> None:
     answer = WithHeaders(ipc(BATCHES), content_encoding="zstd")
     with pytest.raises(FramingError, match="says zstd"):
         ArrowReader(StreamReader(answer)).read()
@@ -216,7 +216,7 @@ def server() -> Server:
 
 
 @pytest.mark.parametrize("codec", [None, "none", "zstd", "lz4"])
-def test_written_batches_are_read_again(server: Server, codec: str | None) -> None:
+def test_written_batches_can_be_read(server: Server, codec: str | None) -> None:
     with ArrowWriter(StreamWriter(server), SCHEMA, codec) as writer:
         assert [writer.write(batch) for batch in BATCHES] == [1000, 0, 3]
         assert writer.write(pa.Table.from_batches([rows(2), rows(5)])) == 7
@@ -230,7 +230,7 @@ def test_written_batches_are_read_again(server: Server, codec: str | None) -> No
     )
 
 
-def test_codecs_make_the_stream_smaller(server: Server) -> None:
+def test_compression_makes_the_stream_smaller(server: Server) -> None:
     sizes = {}
     for codec in (None, "zstd"):
         server.body.clear()
@@ -248,7 +248,7 @@ def test_finish_without_rows_sends_a_valid_empty_stream(server: Server) -> None:
     assert ArrowReader(StreamReader(io.BytesIO(server.body))).schema == SCHEMA
 
 
-def test_a_batch_of_another_schema_is_a_conversion_error_and_the_stream_stays_usable(
+def test_a_batch_of_another_schema_raises_a_conversion_error_and_the_stream_stays_usable(
     server: Server,
 ) -> None:
     with ArrowWriter(StreamWriter(server), SCHEMA) as writer:
@@ -259,7 +259,7 @@ def test_a_batch_of_another_schema_is_a_conversion_error_and_the_stream_stays_us
     assert read(bytes(server.body), expected_rows=3) == [rows(3)]
 
 
-def test_an_error_in_the_block_aborts(server: Server) -> None:
+def test_an_error_in_the_block_aborts_the_stream(server: Server) -> None:
     with suppress(KeyError), ArrowWriter(StreamWriter(server), SCHEMA) as writer:
         writer.write(rows(3))
         raise KeyError
@@ -270,7 +270,7 @@ def test_an_error_in_the_block_aborts(server: Server) -> None:
         writer.finish()
 
 
-def test_leaving_the_block_after_finish_or_close_does_nothing_more(server: Server) -> None:
+def test_leaving_the_block_after_finish_or_close_has_no_effect(server: Server) -> None:
     with ArrowWriter(StreamWriter(server), SCHEMA) as writer:
         writer.finish()
     assert not server.aborted
@@ -280,7 +280,7 @@ def test_leaving_the_block_after_finish_or_close_does_nothing_more(server: Serve
     assert other.aborted
 
 
-def test_a_write_that_fails_is_an_error_and_ends_the_stream(server: Server) -> None:
+def test_a_failed_write_raises_an_error_and_ends_the_stream(server: Server) -> None:
     class Fails(Server):
         def write(self, data: bytes) -> None:
             raise ConnectionResetError("gone")

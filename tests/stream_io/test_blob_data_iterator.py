@@ -1,4 +1,4 @@
-"""Records of blobs: every order of layers, an error for every fault, no silent loss."""
+"""Blob records: every order of layers is decoded, and every fault raises an error."""
 
 import io
 
@@ -53,7 +53,7 @@ def test_every_order_of_layers_is_decoded() -> None:
 
 
 @pytest.mark.parametrize("payload", [b"", b"x", framed([b"looks like a frame"]), pattern(300_000)])
-def test_one_reference_is_sent_raw_whatever_its_content(payload: bytes) -> None:
+def test_a_single_blob_is_sent_without_a_frame(payload: bytes) -> None:
     for encoding, body in layered(payload):
         (record,) = records(io.BytesIO(body), 1, content_encoding=encoding)
         assert record == BlobRecord(payload, None, None)
@@ -75,7 +75,7 @@ def test_no_references_give_an_empty_body() -> None:
     st.sampled_from(ChecksumKind),
     st.integers(1, 5000),
 )
-def test_any_blobs_with_any_checksum_are_decoded_in_any_pieces(
+def test_any_blobs_are_decoded_with_any_checksum_and_division(
     blobs: list[bytes], kind: ChecksumKind, most: int
 ) -> None:
     frames = b"".join(encode_frame(blob, checksum=kind) for blob in blobs)
@@ -83,7 +83,7 @@ def test_any_blobs_with_any_checksum_are_decoded_in_any_pieces(
     assert [record.data for record in found] == blobs
 
 
-def test_many_small_blobs_are_written_across_many_windows() -> None:
+def test_many_small_blobs_are_read_across_many_windows() -> None:
     blobs = [pattern(n % 900, seed=n) for n in range(3000)]
     found = records(io.BytesIO(encode_blocks(framed(blobs))), len(blobs))
     assert [record.data for record in found] == blobs
@@ -107,7 +107,7 @@ def test_truncation_at_every_byte_is_detected() -> None:
             records(body[:size], 3)
 
 
-def test_truncation_after_a_whole_block_of_a_raw_blob_is_left_to_the_transport() -> None:
+def test_truncation_of_a_raw_blob_after_a_whole_block_is_detected_only_by_the_transport() -> None:
     body = encode_blocks(pattern(5000))
     assert records(body[:STORED_SIZE], 1)[0].data == pattern(4096)
 
@@ -164,7 +164,7 @@ def test_a_declared_size_allocates_no_memory_before_the_bytes_arrive() -> None:
         records(ReadOnly(encode_blocks(frame)), 2)
 
 
-def test_limits_are_arguments() -> None:
+def test_the_limits_can_be_passed_as_arguments() -> None:
     body = encode_blocks(framed([pattern(1000), b"x"]))
     with pytest.raises(LimitExceededError):
         records(body, 2, max_blob=999)
@@ -186,10 +186,10 @@ def test_an_unprotected_body_is_refused() -> None:
         records(b"just bytes, no checksum", 1)
 
 
-# -- its life ----------------------------------------------------------------------------------
+# -- end and close ---------------------------------------------------------------------------------
 
 
-def test_an_iterator_at_its_end_stays_at_its_end() -> None:
+def test_an_exhausted_iterator_stays_exhausted() -> None:
     for count, body in ((0, b""), (1, encode_blocks(b"x")), (2, encode_blocks(framed([b"", b""])))):
         iterator = BlobDataIterator(body, expected_count=count)
         assert len(list(iterator)) == count

@@ -179,7 +179,7 @@ def test_truncation_at_every_byte_is_detected() -> None:
             read_all(open_reader(body[:size], 3), 900)
 
 
-def test_excess_frames_raise_an_error_at_the_end() -> None:
+def test_excess_frames_raise_an_error_after_the_last_blob() -> None:
     reader = open_reader(encode_blocks(framed([b"1", b"2", b"3"])), 2)
     assert reader.next() is reader
     with pytest.raises(FramingError):
@@ -193,7 +193,7 @@ def test_a_flipped_bit_is_detected_for_every_read_size() -> None:
         read_all(open_reader(bytes(body), 2), 100)
 
 
-def test_memory_is_bounded_by_the_window_not_by_the_blob() -> None:
+def test_the_memory_for_a_blob_is_bounded_by_the_window() -> None:
     class Endless:
         """A raw stream with one blob of 64 MiB, generated while it is read."""
 
@@ -221,7 +221,7 @@ def test_memory_is_bounded_by_the_window_not_by_the_blob() -> None:
     assert peak < 16 << 20
 
 
-def test_an_iterator_in_use_cannot_be_streamed_and_a_streamed_one_not_iterated() -> None:
+def test_an_iterator_can_be_either_iterated_or_streamed() -> None:
     body = encode_blocks(framed([b"1", b"2"]))
     iterator = BlobDataIterator(body, expected_count=2)
     next(iterator)
@@ -249,7 +249,7 @@ def test_close_closes_the_source_and_later_calls_raise_an_error() -> None:
             use()
 
 
-def test_a_frame_with_custom_header_keys_is_streamed() -> None:
+def test_a_frame_with_unknown_header_keys_is_streamed() -> None:
     header = FrameHeader(partition_values=("ds=x",), column_index=3)
     body = encode_blocks(encode_frame(b"up", header) * 2)
     assert read_all(open_reader(body, 2), -1) == [b"up", b"up"]

@@ -51,7 +51,7 @@ def test_readinto_fills_its_target_from_every_source(kind: str, size: int) -> No
 
 
 @given(st.integers(0, 40_000), st.integers(0, 2**32), st.integers(1, 9000))
-def test_any_mix_of_reads_returns_the_payload(size: int, seed: int, most: int) -> None:
+def test_any_mix_of_read_methods_returns_the_payload(size: int, seed: int, most: int) -> None:
     dice, payload = random.Random(seed), pattern(size)
     stream = CrcStrippingStream(ReadInto(encode_blocks(payload), most=most))
     out = b""
@@ -72,7 +72,7 @@ def test_any_mix_of_reads_returns_the_payload(size: int, seed: int, most: int) -
     assert stream.read(10) == stream.read1() == stream.peek(10) == b""
 
 
-def test_large_reads_and_reads_of_unknown_size_return_the_same() -> None:
+def test_large_reads_and_reads_to_the_end_return_the_payload() -> None:
     payload = random.Random(1).randbytes(5 << 20)
     stored = encode_blocks(payload)
     for size in (-1, len(payload), len(payload) + 1, 1 << 40):
@@ -87,7 +87,7 @@ def test_large_reads_and_reads_of_unknown_size_return_the_same() -> None:
     assert stream.read() == payload[100 + len(target) :]
 
 
-def test_a_body_in_memory_is_read_from_its_position_and_advances_it() -> None:
+def test_a_body_in_memory_is_read_from_its_current_position() -> None:
     raw = io.BytesIO(b"head" + encode_blocks(b"hello"))
     raw.seek(4)
     stream = CrcStrippingStream(raw)
@@ -113,7 +113,7 @@ def test_read1_returns_available_bytes_after_one_read() -> None:
     assert len(stream.read1(100_000)) == BLOCK_SIZE - 10
 
 
-def test_libraries_read_the_stream_as_a_file() -> None:
+def test_other_libraries_can_read_the_stream_as_a_file() -> None:
     text = b"first line\nsecond line\n"
     with CrcStrippingStream(encode_blocks(text)) as stream:
         assert stream.readable()
@@ -126,7 +126,7 @@ def test_libraries_read_the_stream_as_a_file() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_bad_block_is_named_for_every_source(kind: str) -> None:
+def test_a_damaged_block_is_named_for_every_source(kind: str) -> None:
     stored = bytearray(encode_blocks(pattern(2 * BLOCK_SIZE)))
     stored[STORED_SIZE + 9] ^= 1
     stream = CrcStrippingStream(KINDS[kind](bytes(stored)))
@@ -139,7 +139,7 @@ def test_a_bad_block_is_named_for_every_source(kind: str) -> None:
     stream.close()
 
 
-def test_a_bad_block_is_named_in_a_direct_read_far_into_the_stream() -> None:
+def test_a_damaged_block_is_named_in_a_direct_read_far_into_the_stream() -> None:
     stored = bytearray(encode_blocks(bytes(3 << 20)))
     stored[700 * STORED_SIZE] ^= 1
     with pytest.raises(ChecksumError) as caught:

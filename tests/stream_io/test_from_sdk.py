@@ -1,4 +1,4 @@
-"""Code for the SDK's stream_io on our classes: it works, or the error states what to write.
+"""Code for the SDK's stream_io works with odps_nb's classes, or the error states the change.
 
 The first part runs the older SDK's own client with our streams in a separate process, against the
 embedded service; each test of the second part covers one thing that this client does not do.
@@ -48,7 +48,7 @@ BATCH = pa.record_batch({"id": [1, 2, 3]})
 
 
 @pytest.fixture(scope="module")
-def said(
+def job_results(
     run_older: Callable[..., list[dict[str, Any]]], empty_service: LocalService
 ) -> list[dict[str, Any]]:
     return run_older(jobs_on_our_streams.__name__, empty_service)
@@ -59,10 +59,10 @@ def said(
 @pytest.mark.parametrize(
     "job", [job for job, version in older_jobs.JOBS if version == jobs_on_our_streams.VERSION]
 )
-def test_the_older_client_runs_its_jobs_on_our_streams(
-    said: list[dict[str, Any]], job: str
+def test_the_older_client_runs_its_jobs_on_streams_of_odps_nb(
+    job_results: list[dict[str, Any]], job: str
 ) -> None:
-    (found,) = [one for one in said[1:] if one["job"] == job]
+    (found,) = [one for one in job_results[1:] if one["job"] == job]
     if found["trouble"] is not None:
         pytest.fail(found["trouble"], pytrace=False)
 
@@ -70,33 +70,33 @@ def test_the_older_client_runs_its_jobs_on_our_streams(
 # -- uploads by a function ----------------------------------------------------------------------
 
 
-def taking(line: Line) -> None:
+def accept_body(line: Line) -> None:
     if line.request():
         line.answer(b'{"CommitMessage": "m", "BlobReference": "/wByZWYw"}', Connection="close")
 
 
-def refusing(line: Line) -> None:
+def refuse_body(line: Line) -> None:
     if line.request():
         line.answer(b'{"Code": "NoPermission", "Message": "no"}', 403, Connection="close")
 
 
-def posting(peer: Peer) -> Callable[..., requests.Response]:
+def post_to(peer: Peer) -> Callable[..., requests.Response]:
     def upload(data: Any) -> requests.Response:
         return requests.post(peer.url, data=data, timeout=10)
 
     return upload
 
 
-def test_a_function_that_takes_the_body_uploads_it() -> None:
-    with Peer(taking) as peer:
-        writer = StreamWriter(posting(peer))
+def test_an_upload_function_receives_the_body() -> None:
+    with Peer(accept_body) as peer:
+        writer = StreamWriter(post_to(peer))
         assert writer.write(b"rows ") == 5
         assert writer.write(b"of a stream")
         commit_message, success = writer.finish()
         assert (commit_message, success) == ("m", True)
         assert writer.finish()[0] == "m"
         assert writer.get_request_id() == "req-1"
-        blob = BlobStreamWriter(posting(peer), Compression.UNCOMPRESSED)
+        blob = BlobStreamWriter(post_to(peer), Compression.UNCOMPRESSED)
         blob.write(b"data")
         assert blob.finish().blob_reference == "/wByZWYw"
     assert [(seen.body, seen.whole) for seen in peer.seen] == [
@@ -106,14 +106,14 @@ def test_a_function_that_takes_the_body_uploads_it() -> None:
 
 
 def test_an_upload_by_a_function_that_is_refused_or_broken_raises_an_error() -> None:
-    with Peer(refusing) as peer:
-        writer = StreamWriter(posting(peer))
+    with Peer(refuse_body) as peer:
+        writer = StreamWriter(post_to(peer))
         writer.write(b"rows")
         with pytest.raises(AccessDeniedError) as caught:
             writer.finish()
         assert (caught.value.status, caught.value.request_id) == (403, "req-1")
         assert writer.get_status() == Status.FAILED
-    writer = StreamWriter(posting(peer))  # the listener is closed
+    writer = StreamWriter(post_to(peer))  # the listener is closed
 
     def use() -> None:
         writer.write(b"rows")  # the first call that detects the error
@@ -148,18 +148,18 @@ def test_a_function_that_returns_no_response_raises_an_error() -> None:
 
 
 def test_an_aborted_upload_by_a_function_is_never_complete() -> None:
-    with Peer(taking) as peer:
-        writer = StreamWriter(posting(peer))
+    with Peer(accept_body) as peer:
+        writer = StreamWriter(post_to(peer))
         writer.write(bytes(1 << 20))
         writer.abort()
         assert writer.get_status() == Status.CANCELLED
     assert not any(seen.whole for seen in peer.seen)
 
 
-# -- arguments and answers ----------------------------------------------------------------------
+# -- arguments and results ----------------------------------------------------------------------
 
 
-class Taking:
+class StoringUpload:
     """An upload that stores the data it receives."""
 
     status, headers = 200, {"x-odps-max-storage-route-token": "route-1"}
@@ -198,8 +198,8 @@ class Taking:
     ],
     ids=str,
 )
-def test_rows_are_written_under_every_name_of_a_compression(compression: Any) -> None:
-    upload = Taking()
+def test_every_name_of_a_compression_is_accepted(compression: Any) -> None:
+    upload = StoringUpload()
     writer = ArrowWriter(StreamWriter(upload), compression)
     assert writer.write(BATCH)
     assert writer.write(BATCH)
@@ -213,15 +213,15 @@ def test_rows_are_written_under_every_name_of_a_compression(compression: Any) ->
 
 def test_an_unknown_compression_is_named() -> None:
     with pytest.raises(ArgumentError, match="unknown compression"):
-        ArrowWriter(StreamWriter(Taking()), CompressOption.CompressAlgorithm.ODPS_ZLIB)
+        ArrowWriter(StreamWriter(StoringUpload()), CompressOption.CompressAlgorithm.ODPS_ZLIB)
     with pytest.raises(ConfigError, match="two compressions"):
-        ArrowWriter(StreamWriter(Taking()), "zstd", "lz4")
+        ArrowWriter(StreamWriter(StoringUpload()), "zstd", "lz4")
 
 
 def test_a_schema_by_name_or_position_applies_to_all_batches() -> None:
     for writer in (
-        ArrowWriter(StreamWriter(Taking()), BATCH.schema, "zstd"),
-        ArrowWriter(StreamWriter(Taking()), compression="zstd"),
+        ArrowWriter(StreamWriter(StoringUpload()), BATCH.schema, "zstd"),
+        ArrowWriter(StreamWriter(StoringUpload()), compression="zstd"),
     ):
         writer.write(record_batch=BATCH)
         with pytest.raises(ConversionError, match="differs from that of the stream"):
@@ -229,7 +229,7 @@ def test_a_schema_by_name_or_position_applies_to_all_batches() -> None:
 
 
 def test_without_schema_and_rows_no_stream_is_sent() -> None:
-    upload = Taking()
+    upload = StoringUpload()
     writer = ArrowWriter(StreamWriter(upload))
     with pytest.raises(StateError, match="not known before the first batch"):
         writer.schema  # noqa: B018
@@ -244,7 +244,7 @@ def test_without_schema_and_rows_no_stream_is_sent() -> None:
 @pytest.mark.parametrize("kind", [StreamWriter, BlobStreamWriter])
 @pytest.mark.parametrize("data", ["text", 5, [1, 2], None])
 def test_data_that_is_not_bytes_is_refused_before_anything_is_sent(kind: Any, data: Any) -> None:
-    upload = Taking()
+    upload = StoringUpload()
     writer = kind(upload)
     with pytest.raises(ConversionError) as caught:
         writer.write(data)
@@ -257,8 +257,8 @@ def test_data_that_is_not_bytes_is_refused_before_anything_is_sent(kind: Any, da
     assert upload.body == b"text"
 
 
-def test_results_of_finish_are_none_before_finish() -> None:
-    writer = StreamWriter(Taking())
+def test_results_of_finish_are_none_before_the_call_of_finish() -> None:
+    writer = StreamWriter(StoringUpload())
     assert writer.get_route_token() is writer.get_request_id() is None
     assert writer.get_write_stream_response() is None
     writer.write(b"rows")
@@ -267,7 +267,7 @@ def test_results_of_finish_are_none_before_finish() -> None:
     assert writer.get_write_stream_response().exactly_once_row_offset is None
 
 
-def test_statuses_equal_those_of_the_sdk() -> None:
+def test_session_statuses_equal_those_of_the_sdk() -> None:
     for theirs in SdkStatus:
         ours = Status[theirs.name]
         assert ours == theirs
@@ -285,7 +285,7 @@ def test_statuses_equal_those_of_the_sdk() -> None:
 BODY = encode_blocks(framed([b"one", b"two"]))
 
 
-def test_records_unpack_as_pairs() -> None:
+def test_a_blob_record_unpacks_as_a_pair() -> None:
     iterator = BlobDataIterator(BODY, expected_count=2)
     assert [(data, mime_type) for data, mime_type in iterator] == [(b"one", "a/b"), (b"two", "a/b")]
     record = next(BlobDataIterator(BODY, expected_count=2))
@@ -293,7 +293,7 @@ def test_records_unpack_as_pairs() -> None:
     assert record.custom_file_name == "0.bin"
 
 
-def test_arguments_have_the_names_of_the_sdk() -> None:
+def test_arguments_have_the_same_names_as_in_the_sdk() -> None:
     stream = CrcStrippingStream(encode_blocks(b"payload"))
     assert (stream.peek(size=3), stream.read(size=4), stream.read()) == (b"pay", b"payl", b"oad")
     reader = StreamReader(lambda: io.BytesIO(b"bytes"))

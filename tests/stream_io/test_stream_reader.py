@@ -37,7 +37,7 @@ def chunked(line: Line) -> None:
 
 @pytest.mark.parametrize("script", [whole, chunked])
 @pytest.mark.parametrize("step", [1000, 65_536, 1 << 20, -1])
-def test_a_body_over_a_socket_is_read_completely(
+def test_a_response_body_is_read_completely(
     transport: RequestsTransport, script: object, step: int
 ) -> None:
     with Peer(script) as peer, StreamReader(fetch(transport, peer)) as reader:  # type: ignore[arg-type]
@@ -51,7 +51,7 @@ def test_a_body_over_a_socket_is_read_completely(
         assert reader.headers["x-odps-request-id"] == "req-1"
 
 
-def test_readinto_fills_its_target(transport: RequestsTransport) -> None:
+def test_readinto_fills_its_buffer(transport: RequestsTransport) -> None:
     with Peer(chunked) as peer, StreamReader(fetch(transport, peer)) as reader:
         target = bytearray(200_000)
         assert reader.readinto(target) == 200_000
@@ -162,7 +162,7 @@ def test_an_opener_that_fails_is_called_again() -> None:
     assert reader.read() == b"abc"
 
 
-def test_an_opener_is_called_once_and_only_when_needed() -> None:
+def test_an_opener_is_called_once_and_on_the_first_read() -> None:
     calls = []
 
     def opener() -> io.BytesIO:
@@ -205,7 +205,7 @@ def test_close_frees_the_response_once_and_later_calls_raise_a_state_error(
                 use()
 
 
-def test_a_stream_read_to_its_end_stays_ok_when_closed() -> None:
+def test_closing_a_completely_read_stream_keeps_its_status_ok() -> None:
     reader = StreamReader(io.BytesIO(b"x"))
     reader.read()
     reader.close()

@@ -1,4 +1,4 @@
-"""Bodies of writes over real sockets: confirmed, or a typed error, never a silent failure."""
+"""Uploads over real sockets are confirmed or raise a typed error."""
 
 import hashlib
 import json
@@ -45,7 +45,7 @@ def answering(make: Callable[[bytes], Any], status: int = 200, **headers: str) -
     return script
 
 
-def rows_taken(body: bytes) -> dict[str, Any]:
+def confirm_rows(body: bytes) -> dict[str, Any]:
     return {
         "CommitMessage": hashlib.md5(body).hexdigest(),
         "ExactlyOnceRowOffset": 3,
@@ -54,14 +54,14 @@ def rows_taken(body: bytes) -> dict[str, Any]:
     }
 
 
-def blob_taken(body: bytes) -> dict[str, Any]:
+def confirm_blob(body: bytes) -> dict[str, Any]:
     digest = hashlib.md5(body).hexdigest()
     return {"BlobReference": "/wByZWYw", "Size": len(body), "MD5Value": digest.upper()}
 
 
-def test_rows_arrive_and_the_complete_response_is_returned(transport: RequestsTransport) -> None:
+def test_written_rows_arrive_and_the_response_is_returned(transport: RequestsTransport) -> None:
     route = {"x_odps_max_storage_route_token": "route-1"}
-    with Peer(answering(rows_taken, **route)) as peer:
+    with Peer(answering(confirm_rows, **route)) as peer:
         writer = StreamWriter(opener(transport, peer.url))
         assert writer.get_status() is Status.RUNNING
         assert writer.write(DATA[:500_000]) == 500_000
@@ -86,10 +86,10 @@ def test_rows_arrive_and_the_complete_response_is_returned(transport: RequestsTr
         assert writer.get_status() is Status.OK
 
 
-def test_leaving_the_block_finishes_and_an_error_aborts(
+def test_leaving_the_block_finishes_and_an_error_aborts_an_upload(
     transport: RequestsTransport,
 ) -> None:
-    with Peer(answering(rows_taken)) as peer:
+    with Peer(answering(confirm_rows)) as peer:
         with StreamWriter(opener(transport, peer.url)) as writer:
             writer.write(b"rows")
         assert writer.get_status() is Status.OK
@@ -106,7 +106,7 @@ def test_leaving_the_block_finishes_and_an_error_aborts(
 
 @pytest.mark.parametrize("kind", [StreamWriter, BlobStreamWriter])
 def test_an_aborted_upload_is_never_stored(transport: RequestsTransport, kind: Any) -> None:
-    with Peer(answering(rows_taken)) as peer:
+    with Peer(answering(confirm_rows)) as peer:
         writer = kind(opener(transport, peer.url)())
         writer.write(DATA)
         writer.close()
@@ -131,17 +131,15 @@ def test_an_upload_that_cannot_be_opened_raises_an_error() -> None:
         writer.finish()
 
 
-def test_an_abort_before_anything_was_sent_opens_no_connection(
-    transport: RequestsTransport,
-) -> None:
-    with Peer(answering(rows_taken)) as peer:
+def test_an_abort_before_a_write_opens_no_connection(transport: RequestsTransport) -> None:
+    with Peer(answering(confirm_rows)) as peer:
         StreamWriter(opener(transport, peer.url)).abort()
         assert peer.seen == []
 
 
 @pytest.mark.parametrize("kind", [StreamWriter, BlobStreamWriter])
 @pytest.mark.parametrize("status", [400, 201, 500])
-def test_any_other_status_is_an_error_with_code_and_request_id(
+def test_any_other_status_raises_an_error_with_code_and_request_id(
     transport: RequestsTransport, kind: Any, status: int
 ) -> None:
     error = {"Code": "InvalidArgument", "Message": "no"}
@@ -205,7 +203,7 @@ def test_a_connection_that_breaks_raises_a_transport_error(transport: RequestsTr
 def test_a_blob_arrives_and_is_confirmed(
     transport: RequestsTransport, compression: str | None, decompress: Any, data: bytes
 ) -> None:
-    with Peer(answering(lambda body: blob_taken(decompress(body)))) as peer:
+    with Peer(answering(lambda body: confirm_blob(decompress(body)))) as peer:
         writer = BlobStreamWriter(opener(transport, peer.url), compression)
         for at in range(0, len(data), 100_000):
             writer.write(data[at : at + 100_000])
@@ -222,10 +220,10 @@ def test_a_blob_arrives_and_is_confirmed(
         {"MD5Value": "0" * 32},
     ],
 )
-def test_a_blob_stored_differently_raises_a_checksum_error(
+def test_a_response_with_another_size_or_md5_raises_a_checksum_error(
     transport: RequestsTransport, change: dict[str, Any]
 ) -> None:
-    with Peer(answering(lambda body: {**blob_taken(body), **change})) as peer:
+    with Peer(answering(lambda body: {**confirm_blob(body), **change})) as peer:
         writer = BlobStreamWriter(opener(transport, peer.url))
         writer.write(b"data")
         with pytest.raises(ChecksumError) as caught:
@@ -272,7 +270,7 @@ class ForeignUpload:
         return ForeignAnswer()
 
     def abort(self) -> None:
-        raise AssertionError("not to be aborted")
+        raise AssertionError("the upload was aborted")
 
 
 def test_an_upload_object_of_another_library_is_accepted() -> None:

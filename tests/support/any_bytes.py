@@ -1,4 +1,4 @@
-"""Text that is not UTF-8, as Arrow strings, and a way to store it: `Table.write` rejects it."""
+"""Text that is not UTF-8 as Arrow strings, and a way to store it without `Table.write`."""
 
 from __future__ import annotations
 

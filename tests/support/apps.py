@@ -1,4 +1,4 @@
-"""Web apps and notebooks of other hosts than Jupyter, each served by a process of its own."""
+"""Web apps and notebooks of hosts other than Jupyter, each served by a separate process."""
 
 from __future__ import annotations
 

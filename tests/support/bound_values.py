@@ -114,14 +114,14 @@ class LoudInt(int):
 
 
 class LoudFloat(float):
-    """The same for a float."""
+    """A float subclass whose own text differs from its value."""
 
     def __repr__(self) -> str:
         return "0 or 1=1"
 
 
 class LoudDate(dt.date):
-    """The same for a date."""
+    """A date subclass whose own text differs from its value."""
 
     def isoformat(self) -> str:
         return "0' or 1=1"
@@ -130,7 +130,7 @@ class LoudDate(dt.date):
 
 
 class LoudTime(dt.datetime):
-    """The same for a time."""
+    """A time subclass whose own text differs from its value."""
 
     def isoformat(self, *args: object, **more: object) -> str:
         return "0' or 1=1"
@@ -139,7 +139,7 @@ class LoudTime(dt.datetime):
 
 
 class LoudDecimal(Decimal):
-    """The same for a decimal."""
+    """A decimal subclass whose own text differs from its value."""
 
     def __format__(self, *args: object) -> str:
         return "0 or 1=1"

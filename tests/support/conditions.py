@@ -73,10 +73,7 @@ WHOLE = ("tiny", "num", "id")
 
 
 def table(rows: int, seed: int, *, near: bool = False) -> pa.Table:
-    """Rows with extremes, nulls and, in ``id``, increasing numbers, as in a loaded table.
-
-    ``near``: all times can be expressed in nanoseconds.
-    """
+    """Return rows with extremes, nulls and increasing ids; ``near``: times fit in nanoseconds."""
     chance = random.Random(seed)
     columns = {}
     for name, values in VALUES.items():

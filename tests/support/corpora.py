@@ -1,8 +1,7 @@
 """Files of other projects, fetched by package name and kept outside of git.
 
-The source of a package comes from pip, that of an npm package from npm, and that of a Debian
-package from apt. pip also builds metadata of each source. Only the unpacked source is needed here,
-so a failed build does not matter.
+pip, npm and apt provide the sources of their packages. pip also builds metadata of each source.
+Only the unpacked source is needed here, so a failed build does not matter.
 
     python -m tests.support.corpora fetches all missing ones
 """
@@ -47,7 +46,7 @@ DEBIAN = {"shared-mime-info": "2.2-1", "exiv2": "0.27.6-1"}
 VERSIONS = {**PYPI, **NPM, **DEBIAN}
 _SUITE = "bookworm"
 _TESTS = {"shared-mime-info": "tests/mime-detection", "exiv2": "test/data"}
-#: Similar files: for each of these extensions, the first ones of a corpus are enough.
+#: Extensions with many similar files, of which the first ones of a corpus are enough.
 _SOURCES = (
     ".build .c .cpp .css .h .js .jsonld .md .n3 .nq .nt .otf .plist .py .pyi .pyx .rdf .rq .rst"
     " .ru .srx .trig .trix .ttf .ttl .typed .xml"

@@ -53,7 +53,7 @@ def damaged_heads(files: Sequence[Path | bytes], seed: int, count: int) -> Itera
 
 
 def escaped(data: bytes) -> list[str]:
-    """Return the exceptions that leave a tile, a search, an upload's detection or a conversion."""
+    """Return the exceptions that a tile, a search, a type detection or a conversion raises."""
     ways = {
         "glance": lambda: glance(Value(data)),
         "upload": lambda: media_type(data[:HEAD], len(data), "file"),

@@ -66,15 +66,15 @@ def cancel_a_profile(view: Any) -> None:
     view.get_by_role("button", name="Profile all rows").click()
     busy = view.locator(".odps-x-busy")
     expect(busy).to_contain_text("profile: reading")
-    assert _top_of_the_grid(view) == top, "the grid has moved in its explorer"
+    assert _top_of_the_grid(view) == top, "the grid moved in its explorer"
     busy.get_by_role("button", name="Cancel").click()
     expect(busy).to_be_hidden()
-    assert "sample of" in view.locator(".odps-x-described").inner_text(), "it was not stalled"
+    assert "sample of" in view.locator(".odps-x-described").inner_text(), "not stalled"
     expect(view.locator(".odps-x-problem")).to_have_text("cancelled")
 
 
 def _top_of_the_grid(view: Any) -> float:
-    """Return where the grid begins in its explorer, in pixels; scrolling does not change it."""
+    """Return the top of the grid in its explorer, in pixels; scrolling does not change it."""
     top: float = view.evaluate(
         "(view) => view.querySelector('.odps-x-box').getBoundingClientRect().top"
         " - view.getBoundingClientRect().top"

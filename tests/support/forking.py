@@ -40,7 +40,7 @@ exec(script)
 class Forking:
     """An interpreter whose forked children run scripts; use it in a ``with`` block.
 
-    A script is the last thing that its process runs, and then the interpreter exits.
+    A script is the last code that its process runs; then the interpreter exits.
     """
 
     def __init__(self) -> None:

@@ -41,7 +41,7 @@ def shares_spark(item: pytest.Item) -> bool:
 
 
 def turn(item: pytest.Item) -> int:
-    """Choose the first tests: one worker has Spark, the other the longest of the rest."""
+    """Return the rank of a test: Spark first, then browser and kernel tests, then the others."""
     long = item.get_closest_marker("browser") or item.get_closest_marker("kernel")
     return 0 if shares_spark(item) else 1 if long else 2
 
@@ -121,8 +121,8 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
     """Collect cycles that tests have left, so that later tests do not fail because of them.
 
-    Each file is responsible for its own garbage. A test that may leave a socket unclosed is
-    responsible for that socket: its warning filter ends with it, and a later test would fail.
+    Each file must not leave garbage to the next one. A test that may leave a socket unclosed
+    filters the warning, but only until its end, so a later test would fail.
     """
     of_file = nextitem is None or nextitem.path != item.path
     marks = item.iter_markers("filterwarnings")

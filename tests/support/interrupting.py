@@ -2,7 +2,7 @@
 
 Python drops an exception that is raised in a finalizer, in a weak reference's callback or in a
 garbage collector callback, and reports it to `sys.unraisablehook`. If it is the KeyboardInterrupt
-of a SIGINT, a user would press Ctrl-C again, and so do these tests.
+of a SIGINT, a user would press Ctrl-C again, so these tests send SIGINT again.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """A real Jupyter server for browser tests, with JupyterLab and Notebook 7.
 
-One isolated server in a folder, ended by its process id. Its kernels communicate over files: if
-tests open and close hundreds of ports, the port that Jupyter chose for a kernel may belong to
-another process by the time the kernel has started.
+One isolated server in a folder, ended by its process id. Its kernels communicate over files: tests
+open and close hundreds of ports, so another process may take the port that Jupyter has chosen for a
+kernel.
 """
 
 from __future__ import annotations
@@ -142,7 +142,7 @@ def load(page: Any, jupyter: Jupyter, name: str, *, app: str = "doc/tree") -> No
     page.evaluate("() => window.jupyterapp.started.then(() => true)")
 
 
-# Close what a failed test has left open; otherwise all later tests would fail, too.
+# Close notebooks that a failed test has left open; otherwise all later tests would fail, too.
 _CLOSE_ALL = """async () => {
     const open = [...window.jupyterapp.shell.widgets('main')].filter((one) => one.context);
     for (const widget of open) {

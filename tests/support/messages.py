@@ -23,7 +23,7 @@ class Browser:
             self.came.notify_all()
 
     def close(self) -> None:
-        """Be a widget."""
+        """Do nothing, as a widget without a browser."""
 
     def wait(self, kind: str, **facts: object) -> Message:
         """Return the first message of a kind with these values; wait for it."""

@@ -39,7 +39,7 @@ _CONTAINERS = """<div class="output_container host-static"><div class="output">{
 _VIEW = """<div data-shadow><div class="host-live"></div></div>"""
 _SHADOW = """<div class="host-static">{}</div>""" + _VIEW
 _SHADOWS = """<div data-shadow><div class="host-static">{}</div></div>""" + _VIEW
-# each output in a frame of its own, of the origin of the page or of another one
+# each output in a separate frame, of the origin of the page or of another origin
 _FRAMES, _FOREIGN = "frames", "frames of other origins"
 
 
@@ -158,7 +158,7 @@ def _frame(content: str) -> str:
 
 
 def _served(content: str) -> ThreadingHTTPServer:
-    """Serve a page on a loopback port of its own, which is a separate origin."""
+    """Serve a page on a separate loopback port, which is a separate origin."""
 
     class Answer(BaseHTTPRequestHandler):
         def do_GET(self) -> None:

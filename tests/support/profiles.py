@@ -78,7 +78,7 @@ def grey_profile(power: float) -> bytes:
 def meant(
     colour: Sequence[int], primaries: Sequence[tuple[float, float]], power: float
 ) -> tuple[int, ...]:
-    """Return the sRGB value of a colour on such a screen, if sRGB contains it."""
+    """Return the sRGB value of a colour on a screen with these primaries, if sRGB contains it."""
     light = np.linalg.inv(_matrix(SRGB)) @ _matrix(primaries) @ (np.array(colour) / 255) ** power
     light = np.clip(light, 0, 1)
     coded = np.where(light <= 0.0031308, 12.92 * light, 1.055 * light ** (1 / 2.4) - 0.055)

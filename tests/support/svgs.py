@@ -9,7 +9,7 @@ HEAD = (
 
 
 def nested(element, levels=8, times=10, *, href="href"):
-    """The attack: each level draws the one below it ten times."""
+    """Return an attack in which each level draws the next one ten times."""
     rows = ['<g id="l0"><rect width="9" height="9"/></g>']
     for level in range(1, levels + 1):
         rows.append(f'<g id="l{level}">' + f'<use {href}="#l{level - 1}"/>' * times + "</g>")
@@ -17,7 +17,7 @@ def nested(element, levels=8, times=10, *, href="href"):
 
 
 def chained(prop, wrapper, levels=8, times=10):
-    """The same with paints, masks, clip paths or markers, each inside the previous one."""
+    """Return the same attack with nested paints, masks, clip paths or markers."""
     shape = '<path d="M0 0L9 9L0 9L1 2L3 4L5 6L7 8L9 1L2 3L4 5" {}/>'
     rows = [f'<{wrapper} id="p0">{shape.format("")}</{wrapper}>']
     for level in range(1, levels + 1):

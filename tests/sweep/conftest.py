@@ -1,4 +1,4 @@
-"""The resources that all jobs of the sweep use."""
+"""The tables and services that all jobs of the sweep use."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Worlds = Callable[[Way], World]
 
 @pytest.fixture(scope="module")
 def worlds(_private_home: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Worlds]:
-    """Tables and files for each way, accessed without faults; a service starts when needed."""
+    """A world for each way to transfer rows; a service starts when needed."""
     with ExitStack() as stack:
 
         @cache

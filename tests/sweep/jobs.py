@@ -1,9 +1,8 @@
 """The jobs that run while one exchange is broken, and the conditions that must hold afterwards.
 
-A job creates its place (its own table) with a client without faults, runs with a client with
-faults, and is checked with the first client. A returned result is compared; after an error, the
-data that the job would have changed must be unchanged. Most jobs run once for each service that
-transfers rows.
+A job creates its place (a table) by a client without faults, runs by a client with faults, and is
+checked by the first client. A returned result is compared; after an error, the data that the job
+would have changed must be unchanged. Most jobs run once for each service that transfers rows.
 """
 
 from __future__ import annotations
@@ -80,7 +79,7 @@ _numbers = itertools.count()
 
 @dataclass
 class World:
-    """A connection without faults, the tables that all jobs read, and a folder for this run."""
+    """A connection without faults, the tables that all jobs read, and a folder for the run."""
 
     steady: Connection
     folder: Path
@@ -113,7 +112,7 @@ class World:
         return name
 
     def found(self, name: str) -> list[dict[str, Any]]:
-        """The rows of a table, in the order of their ids."""
+        """Return the rows of a table in the order of their ids."""
         rows = self.steady.table(name).read(progress=False).to_arrow().to_pylist()
         return sorted(rows, key=lambda row: row["id"])
 
@@ -189,7 +188,7 @@ def read_session(
 
 
 def read_here(odps: Connection, world: World, place: Any) -> list[int]:
-    """A service on this machine, read by one connection."""
+    """Read a service on this machine by one connection."""
     odps._storage.quickest = 0.0
     return read_session(odps, world, place, ordered=True, workers=None)
 
@@ -285,7 +284,7 @@ def write_made(odps: Connection, world: World, name: str) -> None:
     odps.table(name).write(NUMBERS, create=True, progress=False)
 
 
-def made(world: World, name: str) -> list[dict[str, Any]] | None:
+def generated(world: World, name: str) -> list[dict[str, Any]] | None:
     return world.found(name) if world.steady.tables(name) else None
 
 
@@ -298,17 +297,17 @@ def insert(odps: Connection, world: World, name: str) -> None:
 
 
 def write_as_spark_does(odps: Connection, world: World, name: str) -> None:
-    """Two tasks with two attempts each, then one commit, as Spark does after an error."""
+    """Write by two tasks with two attempts each, then commit once, as Spark does after an error."""
     target, overwrite = write_target(odps._storage, odps.profile.table(name), None, overwrite=False)
     with open_write_session(
         odps._storage, target.table, overwrite=overwrite, shared=True
     ) as session:
         task = WriteTask(profile=TaskProfile.of(odps._storage), session=session.ref, target=target)
-        done = [_tried(task, number) for number in (0, 1)]
+        done = [_attempt(task, number) for number in (0, 1)]
         session.commit([one.stream for one in done])
 
 
-def _tried(task: WriteTask, number: int) -> Written:
+def _attempt(task: WriteTask, number: int) -> Written:
     half = NUMBERS.slice(number * ROWS // 2, ROWS // 2).to_batches()
     for attempt in (0, 1):
         try:
@@ -318,7 +317,7 @@ def _tried(task: WriteTask, number: int) -> Written:
         except OdpsNbError:
             if attempt:
                 raise
-    raise AssertionError("never here")
+    raise AssertionError("the job does not reach this line")
 
 
 @dataclass(frozen=True)
@@ -342,11 +341,11 @@ def micro_batch(odps: Connection, world: World, place: Stream) -> None:
     session = open_write_session(odps._storage, table, shared=True).ref
     target, _ = write_target(odps._storage, table, None, overwrite=False)
     task = WriteTask(profile=TaskProfile.of(odps._storage), session=session, target=target)
-    commit_batch(odps._storage, CommitLog(str(place.checkpoint)), 0, session, [_tried(task, 0)])
+    commit_batch(odps._storage, CommitLog(str(place.checkpoint)), 0, session, [_attempt(task, 0)])
 
 
 def after_restart(world: World, place: Stream) -> list[dict[str, Any]]:
-    """The data after the query was restarted, as Spark does after any error."""
+    """Return the data after a restart of the query, which Spark does after any error."""
     micro_batch(world.steady, world, place)
     return world.found(place.table)
 
@@ -358,7 +357,7 @@ def folder_of(world: World) -> Path:
 
 
 def commit_of_others(odps: Connection, world: World, name: str) -> None:
-    """The driver commits the rows that tasks wrote elsewhere."""
+    """Commit rows that tasks wrote in other processes, as a driver does."""
     table = odps.profile.table(name)
     session = open_write_session(world.steady._storage, table, shared=True)
     with session.open_stream() as one:
@@ -424,7 +423,7 @@ _EACH = (
         "create and write",
         write_made,
         make=World.name,
-        look=made,
+        look=generated,
         changed=sorted_rows(NUMBERS),
         unchanged=None,
         left=[],
@@ -501,7 +500,7 @@ _EACH = (
         make=stream,
         look=after_restart,
         changed=sorted_rows(HALF),
-        unchanged=sorted_rows(HALF),  # after the restart, the rows are there once
+        unchanged=sorted_rows(HALF),  # after the restart, the rows are stored once
         files=True,
         shared=True,
     ),

@@ -19,9 +19,7 @@ __all__ = [
 
 RIGHT = "right"
 REFUSED = "error"  # a typed error, and nothing is changed
-UNKNOWN = (
-    "in doubt"  # a typed error that says that the data may be stored: all of it is, or nothing
-)
+UNKNOWN = "in doubt"  # a typed error says that the data may be stored: all of it is, or nothing
 ENDED = "interrupted"  # interrupted by Ctrl-C: all of the data is stored, or nothing
 WRONG = "wrong"  # success with a wrong result; only pyodps
 CHANGED = "there"  # an error although the rows are stored; only pyodps
@@ -101,7 +99,7 @@ FAULTS = (
 )
 
 _MEET = ("reset before", "reset after", "cut", "stalled", "429", "503", "expired")
-#: The faults that are tried in pairs: the client's reaction to one meets the other.
+#: The faults that are combined in pairs: the second one breaks the recovery from the first.
 PAIRED = tuple(fault for fault in FAULTS if fault.name in _MEET)
 
 

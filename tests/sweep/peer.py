@@ -1,4 +1,4 @@
-"""The same faults for stock pyodps, as far as its API allows; its results are only recorded.
+"""Runs stock pyodps with the same faults, as far as its API allows, and records the results.
 
     python -m tests.sweep.peer FILE
 
@@ -27,7 +27,7 @@ from tests.support.service.connecting import account_of
 from tests.sweep.jobs import ALL, BEFORE, BLOBS, NUMBERS, World, ids, sorted_rows, with_rows
 from tests.sweep.notes import note
 from tests.sweep.outcomes import CHANGED, FAULTS, REFUSED, RIGHT, WRONG, Fault
-from tests.sweep.profiles import troubled
+from tests.sweep.profiles import with_faults
 from tests.sweep.proxy import BreaksOne
 from tests.sweep.surroundings import Surroundings
 
@@ -85,7 +85,7 @@ def run(job: PeerJob, fault: Fault, number: int, place: int, world: World) -> tu
     target, failed, result = world.steady.profile.tunnel_endpoint, False, None
     with BreaksOne(target, fault.name, number, place, Surroundings()) as proxy:
         try:
-            result = job.run(client_of(troubled(world.steady.profile, proxy.url)), world, table)
+            result = job.run(client_of(with_faults(world.steady.profile, proxy.url)), world, table)
         except Exception:  # noqa: BLE001  pyodps raises many kinds
             failed = True
     if not job.changed:
@@ -120,7 +120,7 @@ def sweep(job: PeerJob, fault: Fault, world: World) -> Counter[str]:
             if end != RIGHT:
                 raise SystemExit(f"{job.name} ended {end} where nothing was broken")
             return +ends
-    raise AssertionError("never here")
+    raise AssertionError("the client ended without an outcome")
 
 
 def main(notes: str) -> None:

@@ -7,7 +7,7 @@ import dataclasses
 from odps_nb.client.auth.profile import Profile
 from odps_nb.terms import TransferMode
 
-__all__ = ["by", "troubled"]
+__all__ = ["by", "with_faults"]
 
 
 def by(transfer: TransferMode, profile: Profile) -> Profile:
@@ -16,7 +16,7 @@ def by(transfer: TransferMode, profile: Profile) -> Profile:
     return dataclasses.replace(profile, client_options=options)
 
 
-def troubled(profile: Profile, url: str) -> Profile:
+def with_faults(profile: Profile, url: str) -> Profile:
     """Return the profile with ``url`` in place of the service's own."""
     assert profile.tunnel_endpoint is not None
     endpoint = url + profile.endpoint[len(profile.tunnel_endpoint.rstrip("/")) :]

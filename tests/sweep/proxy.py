@@ -55,7 +55,7 @@ class Answer:
         inside = [(a + b) // 2 for a, b in itertools.pairwise(ends)]
         return sorted({*ends, *inside, len(self.body) - 1} - {len(self.body), -1})
 
-    def marks(self) -> list[int]:
+    def checked_bytes(self) -> list[int]:
         """Return bytes whose damage can be detected: all but the values in rows without checksum.
 
         The Storage API has checksums for blobs, the tunnel for all rows.
@@ -188,11 +188,11 @@ class BreaksOne(Peer):
         return True
 
     def _flip(self, line: Line, answer: Answer) -> bool:
-        marks = answer.marks()
-        self.places = max(1, len(marks))
+        checked_bytes = answer.checked_bytes()
+        self.places = max(1, len(checked_bytes))
         body = bytearray(answer.body)
-        if marks:
-            body[marks[self._place]] ^= 0x80
+        if checked_bytes:
+            body[checked_bytes[self._place]] ^= 0x80
         line.send(answer.encode(bytes(body)))
         return True
 

@@ -38,7 +38,7 @@ class Surroundings:
         self._patch = pytest.MonkeyPatch()
 
     def begin(self, trouble: str, proxy: BreaksOne) -> None:
-        """Start a fault; clients that are waiting wait for its end, too."""
+        """Start a fault; clients that wait between attempts wait until it ends."""
         with self._lock:
             self._begin(trouble, proxy)
 

@@ -20,7 +20,7 @@ from tests.sweep.conftest import Worlds
 from tests.sweep.jobs import PAIR_JOBS, Job, World
 from tests.sweep.notes import note
 from tests.sweep.outcomes import PAIRED, RIGHT, Fault, pair_name
-from tests.sweep.profiles import troubled
+from tests.sweep.profiles import with_faults
 from tests.sweep.proxy import BreaksOne
 from tests.sweep.surroundings import Surroundings
 from tests.sweep.test_single_faults import check_staging, judged, logged
@@ -44,7 +44,7 @@ def test_two_faults_anywhere_lose_and_repeat_no_data(
                 break
             ends[end] += 1
         if not proxy.struck:
-            assert end == RIGHT, f"nobody troubled {where}"
+            assert end == RIGHT, f"no fault occurred in {where}"
             break
     # a fault that ends a job at each of its exchanges leaves none to break later
     assert sum(ends.values()) > 0 or not first.mended
@@ -64,7 +64,7 @@ def run(
         then = (again.name, later)
         with (
             BreaksOne(target, fault.name, number, -1, around, then=then) as proxy,
-            Connection(troubled(world.steady.profile, proxy.url)) as odps,
+            Connection(with_faults(world.steady.profile, proxy.url)) as odps,
         ):
             try:
                 result = job.run(odps, world, at)

@@ -23,7 +23,7 @@ from tests.sweep.conftest import Worlds
 from tests.sweep.jobs import JOBS, Job, World
 from tests.sweep.notes import note
 from tests.sweep.outcomes import ENDED, FAULTS, REFUSED, RIGHT, UNKNOWN, Fault
-from tests.sweep.profiles import troubled
+from tests.sweep.profiles import with_faults
 from tests.sweep.proxy import BreaksOne
 from tests.sweep.surroundings import Surroundings
 
@@ -72,7 +72,7 @@ def test_one_fault_anywhere_loses_and_repeats_no_data(
             if place + 1 >= proxy.places:
                 break
         if not proxy.struck:
-            assert end == RIGHT, f"nobody troubled {where}"
+            assert end == RIGHT, f"no fault occurred in {where}"
             break
     assert sum(ends.values()) > 0
     if NOTES:
@@ -88,7 +88,7 @@ def run(
     with Surroundings(fault.silence, options) as around, logged() as log:
         target = world.steady.profile.tunnel_endpoint
         with BreaksOne(target, fault.name, number, place, around) as proxy:
-            with Connection(troubled(world.steady.profile, proxy.url)) as odps:
+            with Connection(with_faults(world.steady.profile, proxy.url)) as odps:
                 try:
                     result = job.run(odps, world, at)
                 except OdpsNbError as caught:
@@ -129,7 +129,7 @@ def check_staging(
     log: list[str],
     where: str,
 ) -> None:
-    """Check that no staging table is left unless the client said so, or was interrupted."""
+    """Check that no staging table is left unless the client reported it or was interrupted."""
     left = world.clear_staging()
     said = any("could not be" in line for line in log)
     elsewhere = job.shared and error is not None
@@ -157,14 +157,11 @@ def judged(
             denied = any("none of its rows" in note for note in notes)
             assert there != job.changed or not denied, f"{where}: {notes}"
             assert there in (job.changed, job.left), where
-            said = fault.interrupts or error.in_doubt or (there == job.left and left_is_said(error))
+            left = there == job.left and any("the new table" in note for note in error.notes)
+            said = fault.interrupts or error.in_doubt or left
             assert said, f"{where} does not say that it may be there"
             return ENDED if fault.interrupts else UNKNOWN
     if error is None:
         return RIGHT
     assert may_fail, f"{where}: this should have been mended"
     return ENDED if fault.interrupts else REFUSED
-
-
-def left_is_said(error: OdpsNbError) -> bool:
-    return any("the new table" in note for note in error.notes)

@@ -135,6 +135,6 @@ class SuiteChecks:
         listed = {test for test in passed if is_in(self.suite.cannot_pass, test)}
         assert not {test for test in listed if not is_in(self.suite.may_pass, test)}
 
-    def test_every_name_in_the_list_is_one_of_a_test(self, ends: dict[str, str]) -> None:
+    def test_every_name_in_the_list_is_the_name_of_a_test(self, ends: dict[str, str]) -> None:
         known = {*ends, *(test.partition("[")[0] for test in ends)}
         assert not self.suite.cannot_pass - known

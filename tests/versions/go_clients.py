@@ -162,13 +162,13 @@ def read_arrow(go: Worker, name: str, **how: Any) -> pa.Table:
 
 
 @pytest.mark.parametrize("way", ["records", "stream"])
-def test_odps_nb_reads_records_of_go(
+def test_odps_nb_reads_records_written_by_go(
     go: Worker, odps: odps_nb.Connection, name: str, way: str
 ) -> None:
     expect_written(go, odps, name, RECORDS, way=way)
 
 
-def test_go_reads_rows_of_odps_nb(go: Worker, odps: odps_nb.Connection, name: str) -> None:
+def test_go_reads_rows_written_by_odps_nb(go: Worker, odps: odps_nb.Connection, name: str) -> None:
     expect_read(go, odps, name, RECORDS, way="records")
 
 
@@ -202,7 +202,7 @@ MANY = [[n, f"row {n} " * 5] for n in range(20_000)]
 
 @pytest.mark.parametrize("compression", ["", "deflate", "zstd"])
 @pytest.mark.parametrize("way", ["records", "arrow", "stream"])
-def test_many_rows_in_blocks(
+def test_rows_are_written_in_blocks(
     go: Worker, odps: odps_nb.Connection, name: str, way: str, compression: str
 ) -> None:
     table = odps.create_table(name, "id bigint, v string")
@@ -285,7 +285,7 @@ def test_go_receives_an_error_of_sql(go: Worker) -> None:
             go(job, query="select nope from (select 1 as a) t;")
 
 
-def test_database_sql_reads_and_writes_values(go: Worker, name: str) -> None:
+def test_the_database_sql_driver_reads_and_writes_values(go: Worker, name: str) -> None:
     """The driver inserts the text of an argument into the statement, without quotes."""
     go("driver", way="exec", query=f"create table {name} (k bigint, d decimal(10,2), t datetime);")
     insert = f"insert into {name} values (?, 1.5BD, datetime'2024-02-29 01:02:03');"
@@ -477,13 +477,13 @@ def expect(client: Worker, calls: list[Any], wanted: Any) -> None:
 
 
 @pytest.mark.parametrize(("calls", "wanted"), CALLS, ids=named)
-def test_the_client_can_make_every_call(caller: Worker, calls: list[Any], wanted: Any) -> None:
+def test_the_client_makes_each_listed_call(caller: Worker, calls: list[Any], wanted: Any) -> None:
     """Each case needs those before it."""
     expect(caller, calls, wanted)
 
 
 @pytest.mark.parametrize(("calls", "wanted"), SCHEMA_CALLS, ids=named)
-def test_the_client_can_make_every_call_about_schemas(
+def test_the_client_can_make_each_listed_call_about_schemas(
     go_schemas: Worker, calls: list[Any], wanted: Any
 ) -> None:
     """Each case needs those before it."""
@@ -491,7 +491,7 @@ def test_the_client_can_make_every_call_about_schemas(
 
 
 @pytest.mark.parametrize(("calls", "wanted"), OF_INSTANCES, ids=named)
-def test_the_client_can_make_every_call_about_instances(
+def test_the_client_can_make_each_listed_call_about_instances(
     go: Worker, calls: list[Any], wanted: Any
 ) -> None:
     instance = go("sql", query="select 1 as a;")
@@ -501,6 +501,6 @@ def test_the_client_can_make_every_call_about_instances(
 @pytest.mark.parametrize(
     ("calls", "error"), [(one, error) for _, error, calls in LEFT_OUT for one in calls], ids=named
 )
-def test_omitted_methods_still_fail(caller: Worker, calls: list[Any], error: str) -> None:
+def test_omitted_methods_fail_as_listed(caller: Worker, calls: list[Any], error: str) -> None:
     with pytest.raises(AssertionError, match=error):
         caller("call", calls=calls)

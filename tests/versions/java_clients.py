@@ -133,14 +133,14 @@ def name() -> str:
 
 
 @pytest.mark.parametrize("way", ["records", "arrow", "stream", "v2", "v2-streaming"])
-def test_odps_nb_reads_rows_of_the_sdk(
+def test_odps_nb_reads_rows_written_by_the_sdk(
     sdk: Worker, odps: odps_nb.Connection, name: str, way: str
 ) -> None:
     expect_written(sdk, odps, name, KNOWN, way=way)
 
 
 @pytest.mark.parametrize("way", ["records", "arrow", "preview", "v2", "v2-rows", "v2-preview"])
-def test_the_sdk_reads_rows_of_odps_nb(
+def test_the_sdk_reads_rows_written_by_odps_nb(
     sdk: Worker, odps: odps_nb.Connection, name: str, way: str
 ) -> None:
     expect_read(sdk, odps, name, KNOWN, way=way)
@@ -412,7 +412,7 @@ UPLOADS = [(False, "None"), (True, "None"), (True, "Crc32"), (True, "MD5")]
 
 @pytest.mark.parametrize("partition", [None, "ds=x"])
 @pytest.mark.parametrize(("batch", "checksum"), UPLOADS)
-def test_odps_nb_reads_blobs_of_java(
+def test_odps_nb_reads_blobs_written_by_java(
     sdk: Worker,
     odps: odps_nb.Connection,
     name: str,
@@ -428,7 +428,7 @@ def test_odps_nb_reads_blobs_of_java(
 
 
 @pytest.mark.parametrize("batch", [False, True])
-def test_java_reads_blobs_of_odps_nb(
+def test_java_reads_blobs_written_by_odps_nb(
     sdk: Worker, odps: odps_nb.Connection, name: str, batch: bool
 ) -> None:
     table = odps.create_table(name, "id bigint, body blob")
@@ -439,7 +439,7 @@ def test_java_reads_blobs_of_odps_nb(
 # -- JDBC ---------------------------------------------------------------------------------------
 
 
-def test_jdbc_queries_inserts_and_lists_metadata(
+def test_jdbc_runs_queries_and_inserts_and_lists_metadata(
     jdbc: Worker, plain: odps_nb.Connection, name: str
 ) -> None:
     plain.create_table(name, "k bigint comment 'the key', v string")

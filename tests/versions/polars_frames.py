@@ -73,7 +73,7 @@ def test_a_polars_frame_is_written_and_read(odps, new_name):
 
 
 @pytest.mark.parametrize("fixed", [None, "ds=a"])
-def test_a_category_may_be_the_partition(odps, new_name, fixed):
+def test_a_categorical_column_can_be_the_partition_column(odps, new_name, fixed):
     name = new_name("polars")
     odps.create_table(name, "id bigint", partitioned_by="ds string")
     given = pl.DataFrame({"id": [1, 2], "ds": pl.Series(["a", "a"], dtype=pl.Categorical)})
@@ -81,7 +81,7 @@ def test_a_category_may_be_the_partition(odps, new_name, fixed):
     assert odps.table(name).read(partitions="ds=a").to_arrow(progress=silent).num_rows == 2
 
 
-def test_bytes_of_a_frame_become_blobs(odps, new_name):
+def test_binary_columns_of_a_frame_become_blobs(odps, new_name):
     name = new_name("polars")
     odps.create_table(name, "id bigint, p blob")
     given = pl.DataFrame({"id": [1, 2], "p": [b"xyz" * 9, None]})
@@ -113,7 +113,7 @@ def test_an_object_that_is_not_a_frame_is_refused(odps, new_name):
         odps.table("orders").write(too_big, partition="ds=2099-01-01", progress=silent)
 
 
-def test_the_page_of_types_names_the_types_of_polars(odps, new_name):
+def test_the_page_about_types_names_the_polars_types(odps, new_name):
     page = (Path(__file__).parents[2] / "docs" / "types-and-times.md").read_text("utf-8")
     rows = page.split("<!-- types -->")[1].split("<!-- end -->")[0].strip().splitlines()[2:]
     told = [[cell.strip(" `") for cell in row.strip("|").split("|")] for row in rows]

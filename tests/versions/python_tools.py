@@ -1,9 +1,9 @@
 """Python tools of other authors against the embedded service: SQL, notebooks, command lines, MCP.
 
 ``python_tools.toml`` lists each tool, its packages of PyPI, and the operations that a user would
-run: cells of a Jupyter kernel, command lines, or tools of an MCP server. Each tool has an
-environment of its own below ``build/tools``. An operation with a `reason` cannot pass; the test
-fails if it passes.
+run: cells of a Jupyter kernel, command lines, or tools of an MCP server. Each tool has a separate
+environment below ``build/tools``. An operation with a `reason` cannot pass; the test fails if it
+passes.
 
 Run by ``make versions NAMES=tools``, not by ``make test``: it installs packages of PyPI.
 """
@@ -191,7 +191,7 @@ DRIVERS = {"cells": Cells, "commands": Commands, "mcp": Mcp}
 def tool(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[dict[str, str], Any]]:
-    """A client with a service and a home of its own, and the names that its operations use."""
+    """A client with a separate service and home, and the names that its operations use."""
     client = CLIENTS[request.param]
     python = python_of(client)
     place = tmp_path_factory.mktemp("tool")
@@ -247,7 +247,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("tool", "operation"), CASES, indirect=["tool"], scope="module")
-def test_an_operation_passes_unless_it_has_a_reason(
+def test_an_operation_passes_unless_the_list_has_a_reason(
     request: pytest.FixtureRequest,
     tool: tuple[dict[str, str], Any],
     operation: dict[str, str],
@@ -266,4 +266,6 @@ def test_an_operation_passes_unless_it_has_a_reason(
         print(error)
     else:
         passed.append(True)
-        assert "reason" not in operation, f"this passes now: {operation['reason']}"
+        assert "reason" not in operation, (
+            f"this operation passes, so remove its reason: {operation['reason']}"
+        )

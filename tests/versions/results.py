@@ -1,4 +1,4 @@
-"""Write ``docs/results/clients.md``: what unchanged clients do against the embedded service.
+"""Write ``docs/results/clients.md``, the results of unchanged clients with the embedded service.
 
 Each suite of a client calls `record` when it ends. Sections of other clients stay as they are.
 Only `make versions` sets `VARIABLE`, so that a part of a suite does not change the page.
@@ -48,7 +48,7 @@ def record(
             cannot pass, or what is not tested.
         failed: Number of tests that failed and are not left out.
     """
-    rows = [(_named(one), one["reason"]) for one in left_out]
+    rows = [(_markdown_of(one), one["reason"]) for one in left_out]
     count = sum(len(one.get("tests", [0])) for one in left_out)
     run = f"{dt.datetime.now(tz=dt.UTC):%Y-%m-%d}, commit {state()}"
     wrong = f"**{failed}**" if failed else "0"
@@ -61,7 +61,7 @@ def record(
         PAGE.write_text(_page(_sections() | {client: text}), "utf-8")
 
 
-def _named(one: Mapping[str, Any]) -> str:
+def _markdown_of(one: Mapping[str, Any]) -> str:
     """Return the Markdown that names what one entry leaves out."""
     if "what" in one:
         return str(one["what"])

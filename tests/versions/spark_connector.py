@@ -162,7 +162,7 @@ READS = [("odps", one) for one in OPTIONS] + [("tunnel", one) for one in OPTIONS
 
 
 @pytest.mark.parametrize(("kind", "options"), READS, ids=str)
-def test_the_connector_reads_rows_of_odps_nb(
+def test_the_connector_reads_rows_written_by_odps_nb(
     spark: SparkSession,
     odps: odps_nb.Connection,
     new_name: NewName,
@@ -183,7 +183,7 @@ def test_the_connector_reads_rows_of_odps_nb(
 
 @pytest.mark.parametrize("codec", ["none", "zstd", "lz4_frame"])
 @pytest.mark.parametrize("kind", TYPES)
-def test_odps_nb_reads_rows_of_the_connector(
+def test_odps_nb_reads_rows_written_by_the_connector(
     spark: SparkSession,
     odps: odps_nb.Connection,
     new_name: NewName,
@@ -252,7 +252,7 @@ def test_conditions_are_pushed_down(
 
 
 @pytest.mark.parametrize("kind", TYPES)
-def test_only_the_columns_of_a_query_are_read(
+def test_only_the_columns_that_a_query_names_are_read(
     sql: Sql, filtered: str, project: str, kind: str
 ) -> None:
     table = f"{kind}.{project}.{filtered}"
@@ -286,7 +286,7 @@ def test_partitions_are_written_replaced_and_pruned(
     assert sql(f"show partitions {table}") == [("ds=1/hh=2",), ("ds=2/hh=3",), ("ds=9/hh=9",)]
 
 
-def test_dynamic_partitions_are_created_and_only_those_replaced(
+def test_an_overwrite_replaces_only_dynamic_partitions_with_rows(
     sql: Sql, odps: odps_nb.Connection, new_name: NewName, project: str
 ) -> None:
     odps.create_table(name := new_name(), "id bigint", partitioned_by="ds string, hh string")

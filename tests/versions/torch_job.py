@@ -1,4 +1,4 @@
-"""A training job that is killed: `torch_loader` starts it, allows each batch, and kills it.
+"""A training job: `torch_loader` starts the job, allows each batch, and kills the job.
 
     python torch_job.py CHECKPOINT
 

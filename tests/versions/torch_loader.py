@@ -135,7 +135,7 @@ def test_batches_of_the_dataset_become_tensors(table):
         len(loader(made(table.read(where="id > 3")), batch_size=2))
 
 
-def test_the_rank_comes_from_the_process_group(table):
+def test_the_rank_is_that_of_the_process_group(table):
     torch.distributed.init_process_group("fake", store=FakeStore(), rank=1, world_size=3)
     try:
         found = ids(loader(made(table), batch_size=32))
@@ -174,7 +174,7 @@ def run_job(checkpoint: Path, batches: int | None) -> list[str]:
     return told
 
 
-def test_an_epoch_that_was_killed_twice_has_each_row_once(table, tmp_path):
+def test_an_epoch_that_is_killed_twice_has_each_row_once(table, tmp_path):
     checkpoint = tmp_path / "checkpoint.json"
     run_job(checkpoint, 7)
     assert len(json.loads(checkpoint.read_text("utf-8"))["learnt"]) == 7 * 32
@@ -186,7 +186,7 @@ def test_an_epoch_that_was_killed_twice_has_each_row_once(table, tmp_path):
 
 
 @pytest.mark.parametrize(("workers", "other"), [(0, 2), (2, 1)])
-def test_samples_fetched_but_not_returned_are_read_again(table, workers, other):
+def test_prefetched_samples_that_were_not_returned_are_read_again(table, workers, other):
     options = {"batch_size": 32, "num_workers": workers}
     running = loader(made(table), **options)
     batches = iter(running)
@@ -220,7 +220,7 @@ def test_the_loader_of_torchdata_restores_the_position(table, workers):
     assert ids(later) == first + rest
 
 
-def test_a_dataset_does_not_report_the_position_of_its_workers(table):
+def test_a_dataset_with_workers_has_no_state(table):
     dataset = made(table)
     assert dataset.state_dict()["given"] == {}
     next(iter(DataLoader(dataset, batch_size=8, num_workers=2)))

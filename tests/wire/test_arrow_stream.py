@@ -1,4 +1,4 @@
-"""Where an Arrow stream starts and ends, and what proves that it is complete."""
+"""The start, the end and the end marker of an Arrow stream."""
 
 from contextlib import suppress
 from struct import pack
@@ -91,7 +91,7 @@ def test_any_division_gives_the_same_result(cuts: list[int]) -> None:
     assert (check.complete, check.rows) == (True, 13)
 
 
-def test_eight_bytes_of_data_that_look_like_the_end_are_not_the_end() -> None:
+def test_data_that_equals_the_end_marker_does_not_end_the_stream() -> None:
     column = pa.array([int.from_bytes(END_MARKER, "little", signed=True)] * 8)
     stream = ipc(pa.record_batch({"id": column}))
     at = stream.index(END_MARKER)
@@ -131,7 +131,7 @@ def test_bytes_that_begin_no_message_raise_an_error(junk: bytes) -> None:
     assert caught.value.offset == 0
 
 
-def test_messages_larger_than_accepted_are_refused_before_they_arrive() -> None:
+def test_oversized_messages_are_refused_before_they_arrive() -> None:
     with pytest.raises(LimitExceededError, match="metadata") as caught:
         watch(CONTINUATION + pack("<i", 2**31 - 1))
     assert caught.value.actual == 2**31 - 1
@@ -168,7 +168,7 @@ def test_any_metadata_is_parsed_or_a_typed_error(metadata: bytes) -> None:
         watch(CONTINUATION + size + pack("<I", 8) + metadata + bytes(4))
 
 
-def test_a_message_of_defaults_has_no_kind_no_body_and_no_rows() -> None:
+def test_a_message_with_only_defaults_has_no_kind_no_body_and_no_rows() -> None:
     table = pack("<I", 12) + pack("<HHHH", 4, 4, 0, 0) + pack("<i", 8)
     message = parse_message(table)
     assert (message.kind, message.body_length, message.rows) == (0, 0, 0)
@@ -250,7 +250,7 @@ def test_uncompressed_buffers_declare_no_size() -> None:
         watch(bytes(stream))
 
 
-def test_the_buffers_of_a_batch_are_added_up() -> None:
+def test_the_sizes_of_the_buffers_of_a_batch_are_added() -> None:
     stream = bytearray(ipc(numbers(1000), compression="lz4"))
     places = promises_of(stream)
     assert len(places) == 3  # numbers, offsets, text
@@ -262,7 +262,7 @@ def test_the_buffers_of_a_batch_are_added_up() -> None:
 
 
 @pytest.mark.parametrize("compression", [None, "zstd"])
-def test_columns_without_bytes_are_limited(compression: str | None) -> None:
+def test_the_length_of_columns_without_bytes_is_limited(compression: str | None) -> None:
     few, many = (pa.record_batch({"n": pa.nulls(rows)}) for rows in (1 << 20, (1 << 20) + 1))
     assert watch(ipc(few, compression=compression)).rows == 1 << 20
     with pytest.raises(LimitExceededError, match="1048577 values"):
@@ -302,7 +302,7 @@ def test_buffers_that_overlap_or_leave_the_body_are_refused(buffers: tuple[int, 
         watch(changed(batch, old, new))
 
 
-def test_a_compressed_buffer_has_space_for_its_declared_size() -> None:
+def test_a_compressed_buffer_must_have_space_for_its_declared_size() -> None:
     batch = zeros(1000)
     stream = ipc(batch, compression="zstd")
     (place,) = promises_of(stream)
@@ -328,7 +328,7 @@ def test_a_vector_that_leaves_its_message_is_refused() -> None:
         watch(changed(batch, pack("<Iqq", 1, 3, 0), pack("<Iqq", 1 << 28, 3, 0)))
 
 
-def test_the_compression_of_old_writers_is_refused_since_its_field_is_different() -> None:
+def test_the_compression_metadata_of_old_writers_is_refused() -> None:
     old = pa.ipc.IpcWriteOptions(metadata_version=pa.ipc.MetadataVersion.V4)
     for metadata in (None, {"ARROW:experimental_compression": "zstd"}):
         sink = pa.BufferOutputStream()
@@ -364,14 +364,14 @@ def test_a_stream_with_the_other_byte_order_is_refused(endianness: int) -> None:
     ],
     ids=["column", "member", "zone"],
 )
-def test_names_that_are_not_text_are_refused_everywhere(schema: pa.Schema) -> None:
+def test_names_that_are_not_utf8_are_refused_at_every_level(schema: pa.Schema) -> None:
     stream = schema.serialize().to_pybytes()
     assert not watch(stream).complete
     with pytest.raises(FramingError, match="not UTF-8 text"):
         watch(stream.replace(b"name", b"na\xffe"))
 
 
-def test_a_schema_whose_parts_are_shared_does_not_grow_without_bound() -> None:
+def test_a_schema_with_shared_parts_is_refused_if_it_expands_too_much() -> None:
     """Each level refers twice to the next one: 40 levels would be 10^12 fields."""
     field = pack("<HHHHHHHH", 16, 8, 0, 0, 0, 0, 0, 4)  # a vtable; the children are at 4
     levels = b"".join(pack("<iIIII", 16 + 20 * n, 4, 2, 8, 4) for n in range(40))
@@ -392,7 +392,7 @@ def test_the_first_bytes_determine_the_coding_of_a_body() -> None:
     assert sniff_body(bytes.fromhex("04224d18"), Compression.LZ4) is Compression.LZ4
 
 
-def test_a_header_that_the_bytes_contradict_raises_an_error() -> None:
+def test_a_content_encoding_that_the_bytes_contradict_raises_an_error() -> None:
     with pytest.raises(FramingError, match="says zstd"):
         sniff_body(SAMPLE, "zstd")
     with pytest.raises(FramingError, match="says x-lz4-frame"):
@@ -401,7 +401,7 @@ def test_a_header_that_the_bytes_contradict_raises_an_error() -> None:
         sniff_body(SAMPLE, "gzip")
 
 
-def test_other_first_bytes_raise_an_error() -> None:
+def test_unknown_first_bytes_raise_an_error() -> None:
     with pytest.raises(FramingError, match="7b 22 43 6f, which is not"):
         sniff_body(b'{"Code": ', None)
 

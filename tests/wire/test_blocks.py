@@ -36,7 +36,7 @@ def test_hello_is_encoded_as_the_reference_bytes() -> None:
     assert encode_blocks(b"hello") == bytes.fromhex("68656c6c6f4cbb719a")
 
 
-def test_two_blocks_equal_the_reference_bytes_and_each_has_its_own_crc() -> None:
+def test_two_blocks_equal_the_reference_bytes_and_each_has_a_separate_crc() -> None:
     stored = encode_blocks(bytes(4096) + b"abc")
     assert len(stored) == 4107
     assert stored[4096:] == bytes.fromhex("8941f998 616263 b73f4b36")
@@ -46,7 +46,7 @@ def test_two_blocks_equal_the_reference_bytes_and_each_has_its_own_crc() -> None
     ("count", "expected"),
     [(0, 0), (1, 0x48674BC7), (2, 0x9467B398), (3, 0x1535A700), (256, 0x03A593FF)],
 )
-def test_residues_equal_those_of_the_design(count: int, expected: int) -> None:
+def test_residues_equal_those_on_the_protocol_page(count: int, expected: int) -> None:
     assert residue(count) == expected
     assert crc32c(encode_blocks(pattern(count * BLOCK_SIZE))) == expected
 
@@ -96,7 +96,7 @@ def test_a_payload_fed_byte_by_byte_encodes_the_same() -> None:
     assert b"".join([*parts, encoder.finish()]) == encode_blocks(pattern(5000))
 
 
-def test_runs_longer_than_one_pass_are_verified_and_stripped() -> None:
+def test_more_blocks_than_one_pass_handles_are_verified_and_stripped() -> None:
     payload = pattern((RUN_BLOCKS + 3) * BLOCK_SIZE + 5)
     assert decode(encode_blocks(payload)) == payload
 
@@ -130,7 +130,7 @@ def test_truncation_at_every_byte_is_detected_except_after_a_whole_block() -> No
             decode(stored[:size])
 
 
-def test_the_bad_block_is_named_by_index_and_offset() -> None:
+def test_a_damaged_block_is_named_by_index_and_offset() -> None:
     stored = bytearray(encode_blocks(pattern(10 * BLOCK_SIZE)))
     stored[7 * STORED_SIZE + 5] ^= 1
     with pytest.raises(
@@ -144,7 +144,7 @@ def test_the_bad_block_is_named_by_index_and_offset() -> None:
     assert error.hint
 
 
-def test_the_bad_block_is_named_across_feeds() -> None:
+def test_a_damaged_block_is_named_across_several_feeds() -> None:
     stored = bytearray(encode_blocks(pattern(6 * BLOCK_SIZE)))
     stored[4 * STORED_SIZE + 4097] ^= 0x80
     decoder = BlockDecoder()
@@ -164,14 +164,14 @@ def test_two_flipped_bits_in_different_blocks_are_detected() -> None:
 
 
 @pytest.mark.parametrize("left", [1, 2, 3, 4])
-def test_a_tail_of_four_bytes_or_less_is_reported_as_truncation(left: int) -> None:
+def test_a_last_block_of_at_most_four_bytes_is_reported_as_truncation(left: int) -> None:
     stored = encode_blocks(pattern(BLOCK_SIZE)) + b"\x00" * left
     with pytest.raises(TruncatedError) as caught:
         decode(stored)
     assert (caught.value.offset, caught.value.actual) == (STORED_SIZE, left)
 
 
-def test_a_bad_last_block_is_reported_as_truncated_or_damaged() -> None:
+def test_a_damaged_last_block_is_reported_as_truncated_or_damaged() -> None:
     with pytest.raises(DamagedTailError) as caught:
         decode(b"hellO" + encode_blocks(b"hello")[5:])
     error = caught.value
@@ -182,7 +182,7 @@ def test_a_bad_last_block_is_reported_as_truncated_or_damaged() -> None:
     assert (type(copy), copy.message, copy.block) == (DamagedTailError, error.message, 0)
 
 
-def test_an_error_says_when_the_slow_implementation_computed_it(
+def test_a_checksum_error_names_the_slow_implementation_if_it_was_used(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with pytest.raises(ChecksumError) as caught:
@@ -232,7 +232,7 @@ def test_any_bytes_give_a_payload_or_a_typed_error(stored: bytes) -> None:
     assert encode_blocks(payload) == stored
 
 
-def test_the_functions_for_blocks_work_for_streams_that_read_themselves() -> None:
+def test_the_block_functions_verify_and_strip_blocks_in_a_buffer() -> None:
     payload = pattern(3 * BLOCK_SIZE + 9)
     stored = encode_blocks(payload)
     run, tail = stored[: 3 * STORED_SIZE], stored[3 * STORED_SIZE :]

@@ -81,7 +81,7 @@ def test_byte_by_byte_decoding_returns_the_same(name: Compression) -> None:
 
 @pytest.mark.parametrize("name", CODED)
 @pytest.mark.parametrize("frames", [2, 3, 500])
-def test_frames_in_a_row_are_one_stream(name: Compression, frames: int) -> None:
+def test_consecutive_frames_are_one_stream(name: Compression, frames: int) -> None:
     assert decode(name, encode(name, b"ab") * frames) == b"ab" * frames
     assert decode(name, encode(name, b"") * frames) == b""
 
@@ -95,7 +95,7 @@ def test_a_skippable_frame_is_skipped(name: Compression) -> None:
 
 
 @pytest.mark.parametrize("step", [1, 7, 1 << 20])
-def test_a_zstd_frame_that_lost_its_blocks_fails_its_checksum(step: int) -> None:
+def test_a_zstd_frame_without_its_blocks_fails_the_checksum(step: int) -> None:
     coded = encode("zstd", pattern(70_000))
     head, checksum = coded[: zstandard.frame_header_size(coded)], coded[-4:]
     with pytest.raises(FramingError, match="damaged"):
@@ -138,9 +138,7 @@ def test_truncation_at_every_byte_but_the_first_is_detected(name: Compression) -
 
 
 @pytest.mark.parametrize("name", CODED)
-def test_every_flipped_bit_of_our_own_frames_is_detected_or_has_no_effect(
-    name: Compression,
-) -> None:
+def test_each_flipped_bit_of_a_frame_is_detected_or_has_no_effect(name: Compression) -> None:
     payload = pattern(300) * 2
     coded = bytearray(encode(name, payload))
     harmless = 0
@@ -217,7 +215,7 @@ def test_an_lz4_bomb_never_fills_the_memory() -> None:
     assert max(sizes) <= 2 * MAX_PIECE
 
 
-def test_a_window_larger_than_we_allow_is_refused() -> None:
+def test_a_window_above_the_limit_is_refused() -> None:
     parameters = zstandard.ZstdCompressionParameters(window_log=28, enable_ldm=True)
     compressor = zstandard.ZstdCompressor(compression_params=parameters).compressobj()
     coded = compressor.compress(b"x" * 100) + compressor.flush()
@@ -225,7 +223,7 @@ def test_a_window_larger_than_we_allow_is_refused() -> None:
         decode("zstd", coded)
 
 
-def test_abandoned_pieces_make_the_decoder_unusable() -> None:
+def test_a_decoder_whose_pieces_were_not_all_read_is_unusable() -> None:
     decoding = decoder("zstd")
     next(decoding.pieces(zstd_bomb(200)))
     with pytest.raises(StateError):
@@ -250,7 +248,7 @@ def test_a_finished_encoder_accepts_no_more_bytes(name: Compression) -> None:
         coder.finish()
 
 
-def test_our_frames_carry_a_checksum_of_the_content() -> None:
+def test_encoded_frames_have_a_checksum_of_the_content() -> None:
     assert zstandard.get_frame_parameters(encode("zstd", b"hello")).has_checksum
     assert lz4.frame.get_frame_info(encode("lz4", b"hello"))["content_checksum"]
 

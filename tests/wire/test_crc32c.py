@@ -12,12 +12,12 @@ from odps_nb.wire import crc32, crc32c
 CHECK = b"123456789"
 
 
-def test_both_polynomials_give_their_check_values() -> None:
+def test_both_checksums_have_the_check_values_of_their_polynomials() -> None:
     assert crc32c.crc32c(CHECK) == 0xE3069283
     assert crc32.crc32(CHECK) == 0xCBF43926
 
 
-def test_rfc_3720_examples_have_their_checksums() -> None:
+def test_the_examples_of_rfc_3720_have_the_documented_checksums() -> None:
     assert crc32c.crc32c(bytes(32)) == 0x8A9136AA
     assert crc32c.crc32c(b"\xff" * 32) == 0x62A8AB43
     assert crc32c.crc32c(bytes(range(32))) == 0x46DD794E
@@ -39,7 +39,7 @@ def test_any_buffer_is_accepted(kind: type) -> None:
     assert crc32.crc32(kind(CHECK)) == 0xCBF43926
 
 
-def test_the_implementation_is_named_with_its_speed() -> None:
+def test_the_crc32c_implementation_is_named_with_its_speed() -> None:
     assert crc32c.IMPLEMENTATION.startswith("crc32c ")
     assert ("hardware" in crc32c.IMPLEMENTATION) is crc32c.IS_FAST
     assert crc32.IMPLEMENTATION.startswith("zlib")
@@ -54,7 +54,7 @@ def test_without_zlib_ng_the_zlib_of_the_interpreter_is_used(
     assert name.startswith("zlib ")
 
 
-def test_with_zlib_ng_it_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_zlib_ng_is_used_if_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     from types import ModuleType, SimpleNamespace
 
     package = ModuleType("zlib_ng")

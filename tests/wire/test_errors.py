@@ -1,4 +1,4 @@
-"""Errors of the service become typed: JSON, XML or others; with code, request id and a hint."""
+"""Error responses (JSON, XML or others) become typed errors with code, request id and hint."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def test_a_timeout_of_the_metadata_store_raises_a_server_error(status: int) -> N
 
 @pytest.mark.parametrize("code", [code for code, status in STATUS_OF_CODE.items() if status < 500])
 @ENCODERS
-def test_a_name_like_a_timeout_does_not_hide_the_code(encode: Any, code: str) -> None:
+def test_a_table_name_that_contains_timeout_does_not_hide_the_code(encode: Any, code: str) -> None:
     """The service repeats the requested name; only these two codes do not say enough."""
     error = error_of(400, encode(code, "Table not found: p.otstimeout_log", "1"))
     vague = code in ("InvalidArgument", "InvalidParameter")
@@ -155,12 +155,12 @@ def test_the_code_takes_precedence_over_the_status() -> None:
         ("NoSuchSchema", "ODPS-0130131:Table not found", "NoSuchSchema"),
     ],
 )
-def test_number_in_the_text_gives_the_code(code: str, message: str, expected: str) -> None:
+def test_the_error_number_in_a_text_gives_the_code(code: str, message: str, expected: str) -> None:
     assert error_of(400, json_error(code, message)).code == expected
 
 
 @pytest.mark.parametrize("status", [400, 404, 409])
-def test_expired_session_is_known_by_its_text(status: int) -> None:
+def test_an_expired_session_is_recognised_by_its_text(status: int) -> None:
     body = json_error("InvalidArgument" if status == 400 else "X", "Session s-1 has expired")
     assert type(error_of(status, body)) is SessionExpiredError
 
@@ -283,7 +283,7 @@ def test_the_request_id_of_the_header_takes_precedence() -> None:
         ({"Retry_After": "3"}, {"HoldClientMillis": 1500}, 3.0),
     ],
 )
-def test_waiting_time_is_read_from_headers_or_body(
+def test_the_time_to_wait_is_read_from_headers_or_body(
     headers: dict[str, str], members: dict[str, Any], expected: float | None
 ) -> None:
     assert error_of(429, json_error("FlowExceeded", **members), **headers).retry_after == expected
@@ -292,7 +292,7 @@ def test_waiting_time_is_read_from_headers_or_body(
 @pytest.mark.parametrize(
     ("text", "expected"), [("1500", 1.5), ("x", None), ("", None), ("9" * 40, None)]
 )
-def test_waiting_time_is_read_from_xml(text: str, expected: float | None) -> None:
+def test_the_time_to_wait_is_read_from_xml(text: str, expected: float | None) -> None:
     body = f"<Error><Code>C</Code><HoldClientMillis>{text}</HoldClientMillis></Error>".encode()
     assert error_of(429, body).retry_after == expected
 
@@ -367,7 +367,7 @@ def test_an_error_in_a_content_coding_is_read(status: int, squeeze: Any) -> None
         '{"x-odps-bearer-token":"CAIS-hidden"}',
     ],
 )
-def test_text_of_other_bodies_shows_no_secret(body: str) -> None:
+def test_the_text_of_an_unknown_error_body_shows_no_secret(body: str) -> None:
     error = error_of(400, body.encode())
     assert "…" in error.message
     assert "hidden" not in error.message
@@ -391,17 +391,17 @@ def test_the_status_alone_determines_the_class(status: int, kind: type[ServiceEr
     assert (error.code, error.hint is None) == (None, kind is InvalidRequestError)
 
 
-def test_message_is_bounded() -> None:
+def test_the_length_of_an_error_message_is_limited() -> None:
     assert len(error_of(500, b"x" * 10**7).message) == 4000
     assert len(error_of(500, json_error("C", "y" * 10**5)).message) == 4000
 
 
-def test_headers_may_be_pairs() -> None:
+def test_headers_may_be_a_sequence_of_pairs() -> None:
     error = decode_error(503, (("Retry-After", "2"), ("X-ODPS-Request-Id", "r")), b"")
     assert (error.retry_after, error.request_id) == (2.0, "r")
 
 
-def test_error_survives_pickling() -> None:
+def test_a_decoded_error_survives_pickling() -> None:
     error = error_of(429, json_error("FlowExceeded", "slow down"), Retry_After="3")
     error.add_note("split 4")
     back = pickle.loads(pickle.dumps(error))
@@ -428,7 +428,7 @@ KEYS = ["Code", "Message", "RequestId", "HoldClientMillis", "code"]
 
 
 @given(st.integers(400, 599), st.dictionaries(st.sampled_from(KEYS), json_values))
-def test_any_json_becomes_a_service_error(status: int, members: dict[str, Any]) -> None:
+def test_any_json_body_becomes_a_service_error(status: int, members: dict[str, Any]) -> None:
     error = decode_error(status, {}, json.dumps(members).encode())
     assert isinstance(error, ServiceError)
     assert error.message
@@ -450,7 +450,7 @@ def test_a_time_beyond_nanoseconds_is_not_retried(status: int, encode: Any):
     assert type(error_of(status, plain.encode())) is InvalidRequestError
 
 
-def test_the_number_of_a_failed_read_alone_does_not_mean_a_time_overflow():
+def test_the_error_number_of_a_failed_read_does_not_imply_a_time_overflow():
     error = error_of(500, json_error("ODPS-0422214", "ODPS-0422214: Read data failed - disk"))
     assert type(error) is ServerFaultError
     assert not is_time_overflow(f"{error.code} {error.message}")
@@ -472,7 +472,7 @@ def test_an_unknown_code_in_place_of_rows_is_quoted() -> None:
 
 
 @pytest.mark.parametrize("body", [b"", b"<html>login</html>", b"rows", b"{}"])
-def test_other_documents_are_not_errors_of_the_service(body: bytes) -> None:
+def test_documents_without_an_error_code_are_not_errors_of_the_service(body: bytes) -> None:
     assert find_error({}, body) is None
 
 

@@ -18,12 +18,12 @@ def test_every_corpus_input_and_seed_satisfies_the_invariant(target: str) -> Non
         TARGETS[target](data)
 
 
-def test_every_archive_and_every_seed_belongs_to_a_target() -> None:
+def test_every_archive_and_every_seed_belongs_to_a_fuzz_target() -> None:
     assert {*kept.targets(), *(target for target, _, _ in seeds())} == {*TARGETS}
 
 
 @pytest.mark.nightly
-def test_an_archive_does_not_depend_on_the_time(tmp_path, monkeypatch) -> None:
+def test_the_bytes_of_an_archive_do_not_depend_on_the_time(tmp_path, monkeypatch) -> None:
     before = kept.inputs("blocks")
     folder = kept.unpack("blocks", tmp_path / "blocks")
     monkeypatch.setattr(kept, "CORPUS", tmp_path / "archives")

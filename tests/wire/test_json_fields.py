@@ -51,7 +51,7 @@ def test_absent_and_null_give_the_default(
 
 
 @given(json_values)
-def test_any_value_is_read_or_refused(value: Any) -> None:
+def test_any_value_is_returned_or_refused(value: Any) -> None:
     document = fields(a=value)
     for getter in (*GETTERS, "inner", "need_text"):
         found = outcome(getattr(document, getter), "a")
@@ -80,7 +80,7 @@ def test_any_value_is_read_or_refused(value: Any) -> None:
         ("mapping", {"x": [1]}, {"x": [1]}),
     ],
 )
-def test_a_member_is_read_as_the_requested_type(
+def test_a_member_is_converted_to_the_requested_type(
     getter: str, value: object, expected: object
 ) -> None:
     assert getattr(fields(a=value), getter)("a") == expected
@@ -117,12 +117,12 @@ def test_a_boolean_may_be_sent_as_text(value: object, expected: bool) -> None:
         ("mapping", [], "is a list, but an object"),
     ],
 )
-def test_ill_typed_member_is_reported(getter: str, value: object, problem: str) -> None:
+def test_a_member_of_a_wrong_type_raises_an_error(getter: str, value: object, problem: str) -> None:
     with pytest.raises(FramingError, match=f"^document: a.* {problem}"):
         getattr(fields(a=value), getter)("a")
 
 
-def test_an_ill_typed_boolean_is_reported() -> None:
+def test_a_boolean_of_a_wrong_type_raises_an_error() -> None:
     with pytest.raises(FramingError, match="but true or false is expected"):
         fields(a="yes").boolean("a", default=False)
 
@@ -161,7 +161,7 @@ def test_an_empty_body_is_an_empty_object(body: bytes) -> None:
     assert list(parse_object(body, "document")) == []
 
 
-def test_size_has_a_limit() -> None:
+def test_the_size_of_a_document_is_limited() -> None:
     with pytest.raises(FramingError, match="9 bytes of JSON; the limit is 8"):
         parse_object(b'{"a": 11}', "document", max_bytes=8)
     assert parse_object(b'{"a": 1}', "document", max_bytes=8).integer("a") == 1
@@ -175,13 +175,13 @@ def test_an_invalid_request_raises_an_error_with_a_status_and_code() -> None:
 
 
 @given(st.binary(max_size=60))
-def test_any_bytes_give_an_object_or_our_error(body: bytes) -> None:
+def test_any_bytes_give_an_object_or_an_odps_nb_error(body: bytes) -> None:
     assert isinstance(outcome(parse_object, body, "document"), (Fields, FramingError))
 
 
 @settings(max_examples=50)
 @given(st.dictionaries(st.text(), json_values))
-def test_written_values_are_read(members: dict[str, Any]) -> None:
+def test_written_values_are_returned_unchanged(members: dict[str, Any]) -> None:
     found = parse_object(dump(members), "document")
     assert set(found) == set(members)
 
@@ -190,5 +190,5 @@ def test_json_has_the_format_of_the_stock_client() -> None:
     assert dump({"a": [1, True, None], "b": "é"}) == b'{"a": [1, true, null], "b": "\\u00e9"}'
 
 
-def test_repr_shows_no_content() -> None:
+def test_the_repr_of_a_document_shows_no_content() -> None:
     assert repr(fields(a="x" * 1000)) == "<Fields of document: 1 members>"

@@ -57,7 +57,7 @@ def decode(encoding: Any, *chunks: bytes, max_output: int | None = None) -> byte
 
 
 @pytest.mark.parametrize("name", REFERENCES)
-def test_reference_bytes_decode_to_hello(name: str) -> None:
+def test_the_reference_bytes_decode_to_hello(name: str) -> None:
     encoding, text = REFERENCES[name]
     body = bytes.fromhex(text)
     assert decode(encoding, body) == b"hello"
@@ -110,7 +110,7 @@ def test_any_division_gives_the_same_result(
 
 
 @pytest.mark.parametrize("magic", [ZSTD_MAGIC, LZ4_MAGIC])
-def test_without_a_header_nothing_is_decoded_even_behind_a_magic_number(magic: bytes) -> None:
+def test_without_a_header_no_coding_is_decoded_even_after_a_magic_number(magic: bytes) -> None:
     blob = magic + b"is how this blob begins"
     assert decode(None, encode_blocks(blob)) == blob
     assert decode("identity", encode_blocks(blob)) == blob
@@ -129,7 +129,7 @@ def test_the_magic_number_of_the_other_coding_is_treated_as_content() -> None:
     assert decode("zstd", encode_blocks(blob)) == blob
 
 
-def test_a_body_valid_in_neither_order_is_an_error_that_names_both() -> None:
+def test_a_body_that_is_valid_in_neither_order_raises_an_error_that_names_both() -> None:
     with pytest.raises(ProtocolError) as caught:
         decode("zstd", b"no blocks and no zstd either, whatever the header says")
     assert any("checksum of the first block did not match" in note for note in caught.value.notes)
@@ -182,7 +182,7 @@ def test_pieces_are_bounded_and_are_the_same_bytes(order: Any) -> None:
         decoder.feed(b"")
 
 
-def test_without_a_coding_pieces_are_the_payload() -> None:
+def test_pieces_of_an_uncoded_body_are_the_payload() -> None:
     decoder = PayloadDecoder()
     assert b"".join(decoder.pieces(encode_blocks(pattern(5000)))) + decoder.feed_eof() == pattern(
         5000
@@ -234,7 +234,7 @@ def blobs(encoding: str | None, count: int, *chunks: bytes) -> list[bytes]:
 
 
 @pytest.mark.parametrize("count", [0, 2, 3, 50])
-def test_none_or_several_references_are_sent_as_that_many_frames(count: int) -> None:
+def test_zero_or_several_references_are_sent_as_frames(count: int) -> None:
     contents = [pattern(index % 7 * 700) for index in range(count)]
     payload = b"".join(encode_frame(data, FrameHeader(content_type="a/b")) for data in contents)
     for encoding, body in bodies(payload):
@@ -243,7 +243,7 @@ def test_none_or_several_references_are_sent_as_that_many_frames(count: int) -> 
 
 
 @pytest.mark.parametrize("payload", [b"", b"x", encode_frame(b"a frame, but one reference")])
-def test_one_reference_is_sent_raw_whatever_its_content(payload: bytes) -> None:
+def test_a_single_blob_is_sent_without_a_frame(payload: bytes) -> None:
     for encoding, body in bodies(payload):
         assert blobs(encoding, 1, body) == [payload]
 
@@ -257,7 +257,7 @@ def test_fewer_or_more_frames_than_references_raise_errors() -> None:
             blobs(encoding, 0, body)
 
 
-def test_events_one_by_one_are_the_same_and_a_bomb_is_never_decoded_as_a_whole() -> None:
+def test_lazy_events_are_the_same_and_a_bomb_is_not_decoded_completely() -> None:
     payload = encode_frame(pattern(3000)) + encode_frame(b"") + encode_frame(b"end")
     for encoding, body in bodies(payload):
         one, other = BlobBodyDecoder(encoding, 3), BlobBodyDecoder(encoding, 3)

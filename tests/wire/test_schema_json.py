@@ -80,7 +80,7 @@ def column(**members: Any) -> dict[str, Any]:
 # -- the worked example of ``docs/protocol.md`` section 3.11 ----------------------------------
 
 
-def test_flat_form_of_the_worked_example_is_as_stated() -> None:
+def test_the_flat_form_of_the_worked_example_is_that_of_the_protocol_page() -> None:
     flat = encode_flat(EXAMPLE)
     assert flat == {
         "DataColumns": [
@@ -101,7 +101,7 @@ def test_flat_form_of_the_worked_example_is_as_stated() -> None:
     assert decode_flat(flat) == assign_column_ids(EXAMPLE)
 
 
-def test_nested_form_of_the_worked_example_is_as_stated() -> None:
+def test_the_nested_form_of_the_worked_example_is_that_of_the_protocol_page() -> None:
     assert encode_nested(EXAMPLE) == {
         "DataColumns": [
             column(**level("c1", 1, 0)),
@@ -116,7 +116,7 @@ def test_nested_form_of_the_worked_example_is_as_stated() -> None:
     }
 
 
-def test_ids_of_the_worked_example_are_as_stated() -> None:
+def test_the_ids_of_the_worked_example_are_those_of_the_protocol_page() -> None:
     found = decode_nested(encode_nested(EXAMPLE))
     assert found == WriteSchema.of(EXAMPLE)
     assert found.column_ids == IDS
@@ -124,7 +124,7 @@ def test_ids_of_the_worked_example_are_as_stated() -> None:
     assert [c.column_id for c in found.schema] == [1, 2, 4, 8]
 
 
-def test_map_levels_are_key_and_value() -> None:
+def test_the_levels_of_a_map_are_key_and_value() -> None:
     schema = TableSchema(columns=parse_columns("m map<string,array<blob>>"))
     ids = WriteSchema.of(schema).column_ids
     assert ids == {"m": 1, "m.key": 2, "m.value": 3, "m.value.element": 4}
@@ -163,7 +163,7 @@ def test_system_and_key_columns_and_field_size_are_unchanged_by_a_round_trip() -
     assert found.key_columns == ("c1",)
 
 
-def test_ids_that_the_server_gave_are_kept() -> None:
+def test_column_ids_from_the_server_are_kept() -> None:
     schema = TableSchema(columns=(Column(name="a", type=PrimitiveType(TypeCode.INT), column_id=9),))
     columns = encode_flat(schema)["DataColumns"]
     assert columns[0]["ColumnId"] == 9  # type: ignore[index]
@@ -171,7 +171,7 @@ def test_ids_that_the_server_gave_are_kept() -> None:
     assert decode_nested(encode_nested(given_ids)) == given_ids
 
 
-def test_a_level_without_an_id_is_not_a_blob_target() -> None:
+def test_a_column_without_an_id_is_not_a_blob_target() -> None:
     schema = TableSchema(columns=parse_columns("b blob"))
     plain = WriteSchema(schema=schema)
     assert plain.blob_ids == {}
@@ -190,7 +190,7 @@ def test_an_id_may_be_sent_as_text(given_id: object) -> None:
 
 
 @pytest.mark.parametrize("absent", [-1, "-1", None])
-def test_minus_one_means_no_id(absent: object) -> None:
+def test_an_id_of_minus_one_means_no_id(absent: object) -> None:
     nested = {"DataColumns": [column(MemberName="a", Type=0, ColumnId=absent)]}
     found = decode_nested(nested)
     assert (found.column_ids, found.schema.columns[0].column_id) == ({}, None)
@@ -275,7 +275,7 @@ def test_a_nested_type_that_is_not_a_number_is_parsed_as_text(
     assert found.schema.columns[0].type == expected
 
 
-def test_types_without_a_number_are_sent_as_unknown() -> None:
+def test_types_without_a_known_number_are_sent_as_unknown() -> None:
     """The stock client treats an unknown number as STRING, and fails on text."""
     nested: Any = encode_nested(
         TableSchema(columns=parse_columns("g geography, v vector(float,2)"))
@@ -283,7 +283,7 @@ def test_types_without_a_number_are_sent_as_unknown() -> None:
     assert [one["columnType"]["Type"] for one in nested["DataColumns"]] == [-1, -1]
 
 
-def test_bare_decimal_is_written_as_38_18() -> None:
+def test_a_bare_decimal_is_written_as_decimal_38_18() -> None:
     """pyodps rejects a precision of 0, and Java also rejects a missing precision."""
     nested: Any = encode_nested(TableSchema(columns=parse_columns("d decimal")))
     level = nested["DataColumns"][0]["columnType"]
@@ -291,7 +291,7 @@ def test_bare_decimal_is_written_as_38_18() -> None:
 
 
 @pytest.mark.parametrize("members", [{}, {"Precision": 0, "Scale": 0}])
-def test_decimal_without_precision_is_read_as_bare_decimal(members: dict[str, int]) -> None:
+def test_a_decimal_without_precision_is_read_as_bare_decimal(members: dict[str, int]) -> None:
     found = decode_nested({"DataColumns": [column(MemberName="a", Type=5, **members)]})
     assert found.schema.columns[0].type == DecimalType()
 
@@ -317,7 +317,7 @@ def test_decimal_without_precision_is_read_as_bare_decimal(members: dict[str, in
         ({"Type": 17, "SubTypes": [4]}, "is a number, but an object"),
     ],
 )
-def test_bad_nested_type_is_reported(members: dict[str, Any], problem: str) -> None:
+def test_a_malformed_nested_type_raises_an_error(members: dict[str, Any], problem: str) -> None:
     with pytest.raises(FramingError, match=problem):
         decode_nested({"DataColumns": [column(MemberName="a", **members)]})
 
@@ -330,7 +330,7 @@ def test_bad_nested_type_is_reported(members: dict[str, Any], problem: str) -> N
         ({"Name": "a\ud800", "Type": "bigint"}, "is not valid Unicode"),
     ],
 )
-def test_bad_flat_column_is_reported(members: dict[str, Any], problem: str) -> None:
+def test_a_malformed_flat_column_raises_an_error(members: dict[str, Any], problem: str) -> None:
     with pytest.raises(FramingError, match=problem):
         decode_flat({"DataColumns": [members]})
 
@@ -348,7 +348,7 @@ def test_bad_flat_column_is_reported(members: dict[str, Any], problem: str) -> N
         ({"Type": False}, "false"),
     ],
 )
-def test_a_type_without_readable_text_is_unknown(members: dict[str, Any], text: str) -> None:
+def test_a_type_without_parsable_text_is_unknown(members: dict[str, Any], text: str) -> None:
     """Evidence 154: the other columns of the table stay readable."""
     known = {"Name": "id", "Type": "bigint"}
     found = decode_flat({"DataColumns": [known, {"Name": "a", **members}]})
@@ -390,7 +390,7 @@ hostile = st.dictionaries(
 @pytest.mark.nightly
 @settings(max_examples=50)
 @given(hostile)
-def test_any_json_gives_a_schema_or_our_error(members: dict[str, Any]) -> None:
+def test_any_json_gives_a_schema_or_an_odps_nb_error(members: dict[str, Any]) -> None:
     assert isinstance(outcome(decode_flat, members), (TableSchema, FramingError))
     assert isinstance(outcome(decode_nested, members), (WriteSchema, FramingError))
 

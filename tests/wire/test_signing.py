@@ -62,12 +62,12 @@ def request_headers(credentials: Credentials = PLAIN, **options: object) -> dict
     )
 
 
-def test_there_are_eighteen_vectors() -> None:
+def test_there_are_eighteen_signing_vectors() -> None:
     assert {vector.number.partition("-")[0] for vector in VECTORS} == set(map(str, range(1, 19)))
 
 
 @pytest.mark.parametrize("vector", VECTORS, ids=lambda v: v.number)
-def test_canonical_string_is_that_of_the_vector(vector: Vector) -> None:
+def test_the_canonical_string_equals_that_of_the_vector(vector: Vector) -> None:
     headers = vector.sent | {"Date": DATE}
     assert canonical_string(vector.method, vector.url, headers, vector.endpoint) == vector.canonical
 
@@ -113,7 +113,7 @@ def test_a_test_vector_with_another_secret_is_refused(vector: Vector) -> None:
 
 
 @pytest.mark.parametrize("vector", SIGNED, ids=lambda v: v.number)
-def test_changed_parameter_is_refused(vector: Vector) -> None:
+def test_a_changed_parameter_is_refused(vector: Vector) -> None:
     with pytest.raises(AccessDeniedError):
         verify(
             vector.method,
@@ -158,14 +158,14 @@ def test_another_method_is_refused() -> None:
         check(request_headers(), method="GET")
 
 
-def test_endpoint_with_trailing_slash_signs_the_same() -> None:
+def test_an_endpoint_with_a_trailing_slash_gives_the_same_signature() -> None:
     headers = {"Date": DATE}
     assert canonical_string("GET", URL, headers, "http://h/") == canonical_string(
         "GET", URL, headers, "http://h"
     )
 
 
-def test_server_does_not_need_to_know_the_endpoint_prefix() -> None:
+def test_the_server_can_verify_a_signature_with_or_without_the_endpoint_prefix() -> None:
     url = "http://h/api/projects/p1/tables?expectmarker=true"
     for endpoint in ("http://h", "http://h/api"):
         headers = sign("GET", url, {}, endpoint=endpoint, credentials=PLAIN, now=NOW)
@@ -173,7 +173,7 @@ def test_server_does_not_need_to_know_the_endpoint_prefix() -> None:
         assert check(headers, path=path, method="GET") == ACCESS_ID
 
 
-def test_a_prefix_that_the_server_does_not_have_is_refused() -> None:
+def test_a_signature_for_another_prefix_is_refused() -> None:
     url = "http://h/other/projects/p1"
     headers = sign("GET", url, {}, endpoint="http://h/other", credentials=PLAIN, now=NOW)
     with pytest.raises(AccessDeniedError):
@@ -215,7 +215,7 @@ def test_signed_requests_have_valid_signatures(params: dict[str, str], version: 
 
 
 @given(st.text(), st.text(), st.dictionaries(st.text(), st.text()))
-def test_the_verifier_returns_an_id_or_raises_our_error(
+def test_the_verifier_returns_an_id_or_raises_an_access_error(
     path: str, value: str, headers: dict[str, str]
 ) -> None:
     given_headers = {**headers, "Date": DATE, "Authorization": f"ODPS {ACCESS_ID}:{value}"}
@@ -224,7 +224,7 @@ def test_the_verifier_returns_an_id_or_raises_our_error(
 
 
 @given(st.text())
-def test_any_authorization_header_raises_only_our_error(value: str) -> None:
+def test_any_authorization_header_raises_only_an_access_error(value: str) -> None:
     with pytest.raises(AccessDeniedError):
         check({"Date": DATE, "Authorization": value})
 
@@ -242,7 +242,7 @@ def test_any_other_signature_is_refused(noise: bytes) -> None:
 # -- version 4 --------------------------------------------------------------------------------
 
 
-def test_two_regions_on_one_day_have_two_keys() -> None:
+def test_two_regions_on_the_same_day_have_different_keys() -> None:
     """The stock client caches its key only by date, and signs with the first region's key."""
     first, second = (v for v in VECTORS if v.number.startswith("12-"))
     for vector in (first, second, first):
@@ -257,7 +257,7 @@ def test_two_regions_on_one_day_have_two_keys() -> None:
     assert len(keys) == 4
 
 
-def test_day_of_version_4_is_that_of_utc_now_not_of_the_date_header() -> None:
+def test_version_4_signs_with_the_current_utc_day_and_not_with_the_date_header() -> None:
     late = {"Date": DATE}
     added = sign(
         "GET",
@@ -306,14 +306,16 @@ def test_the_day_changes_at_midnight_utc(now: float, day: str) -> None:
         (Credentials(access_id="i"), "access_key"),
     ],
 )
-def test_incomplete_credentials_name_what_is_missing(credentials: Credentials, option: str) -> None:
+def test_the_error_for_incomplete_credentials_names_the_missing_parts(
+    credentials: Credentials, option: str
+) -> None:
     with pytest.raises(ConfigError) as caught:
         request_headers(credentials)
     assert caught.value.option == option
     assert "ODPS_ACCESS_ID" in (caught.value.hint or "")
 
 
-def test_key_wins_over_bearer_token() -> None:
+def test_an_access_key_has_precedence_over_a_bearer_token() -> None:
     both = Credentials(access_id=ACCESS_ID, access_key=SECRET, bearer_token="T")
     assert "x-odps-bearer-token" not in request_headers(both)
 
@@ -346,7 +348,7 @@ def test_pasted_white_space_is_reported_without_the_secret(name: str, value: str
 
 
 @pytest.mark.parametrize("given_token", [None, "wrong", ""])
-def test_temporary_key_needs_its_token(given_token: str | None) -> None:
+def test_a_temporary_key_needs_its_token(given_token: str | None) -> None:
     headers = request_headers()
     if given_token is not None:
         headers["authorization-sts-token"] = given_token
@@ -360,7 +362,7 @@ def test_a_token_that_was_not_issued_is_refused() -> None:
         check(request_headers() | {"authorization-sts-token": ""})
 
 
-def test_bearer_token_names_its_owner() -> None:
+def test_a_bearer_token_identifies_its_owner() -> None:
     owners = {"TOKEN": "someone"}
     headers = {"X-Odps-Bearer-Token": "TOKEN", "Date": DATE}
     assert check(headers, bearers=owners.get) == "someone"
@@ -395,23 +397,21 @@ def test_a_missing_malformed_or_unknown_identity_returns_401(value: str) -> None
 
 
 @pytest.mark.parametrize("shift", [-900, -1, 0, 899, 900])
-def test_a_clock_may_differ_by_fifteen_minutes(shift: float) -> None:
+def test_clocks_may_differ_by_up_to_fifteen_minutes(shift: float) -> None:
     assert check(request_headers(), now=NOW + shift) == ACCESS_ID
 
 
 @pytest.mark.parametrize("shift", [-86400, -901, 901, 10**9])
-def test_a_larger_clock_difference_is_reported_in_numbers(shift: float) -> None:
+def test_the_error_for_a_larger_clock_difference_states_both_times(shift: float) -> None:
     with pytest.raises(AccessDeniedError) as caught:
         check(request_headers(), now=NOW + shift)
     assert (caught.value.status, caught.value.code) == (403, "RequestTimeTooSkewed")
     facts = dict(part.split(":", 1) for part in str(caught.value).split(","))
     assert facts["max_interval_date"] == "900000"
     assert facts["expire_date"] == "2025-11-20T22:19:05.000Z"
-    assert facts["now_date"].startswith(format_iso(NOW + shift))
-
-
-def format_iso(seconds: float) -> str:
-    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))
+    assert facts["now_date"].startswith(
+        time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(NOW + shift))
+    )
 
 
 @pytest.mark.parametrize("date", ["", "yesterday", "Fri, 31 Dec 9999 23:59:59 GMT"])
@@ -425,7 +425,7 @@ def test_a_signed_invalid_date_is_reported_as_a_skewed_clock(date: str) -> None:
     assert caught.value.code == "RequestTimeTooSkewed"
 
 
-def test_wrong_key_is_reported_before_a_wrong_clock() -> None:
+def test_a_wrong_key_is_reported_before_a_wrong_clock() -> None:
     headers = request_headers() | {"Authorization": f"ODPS {ACCESS_ID}:AAAA"}
     with pytest.raises(AccessDeniedError) as caught:
         check(headers, now=NOW + 10**6)
@@ -454,5 +454,5 @@ def test_a_date_is_unchanged_by_a_round_trip(seconds: int) -> None:
         ("", None),
     ],
 )
-def test_an_invalid_date_is_read_as_none(text: str, expected: float | None) -> None:
+def test_an_invalid_date_is_parsed_as_none(text: str, expected: float | None) -> None:
     assert parse_date(text) == expected

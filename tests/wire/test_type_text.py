@@ -43,7 +43,7 @@ def test_a_type_is_unchanged_by_a_round_trip(type_: OdpsType) -> None:
 
 
 @given(types)
-def test_case_does_not_matter_outside_of_names(type_: OdpsType) -> None:
+def test_type_text_is_not_case_sensitive_outside_of_names(type_: OdpsType) -> None:
     text = format_type(type_)
     if text == text.casefold() and text.isascii() and "`" not in text:
         assert format_type(parse_type(text.upper())).lower() == text
@@ -55,7 +55,7 @@ def test_a_column_list_is_unchanged_by_a_round_trip(columns: tuple[Column, ...])
 
 
 @given(st.text(max_size=40))
-def test_any_text_gives_a_type_or_our_error(text: str) -> None:
+def test_any_text_gives_a_type_or_an_odps_nb_error(text: str) -> None:
     found = outcome(parse_type, text)
     if isinstance(found, ArgumentError):
         assert found.code == "InvalidArgument"
@@ -68,7 +68,7 @@ TOKENS = ("array", "map", "struct", "decimal", "char", "bigint", "blob", "a", "`
 
 
 @given(st.lists(st.sampled_from([*TOKENS, *"<>(),:` "]), max_size=12))
-def test_any_mix_of_tokens_gives_a_type_or_our_error(parts: list[str]) -> None:
+def test_any_mix_of_tokens_gives_a_type_or_an_odps_nb_error(parts: list[str]) -> None:
     text = "".join(parts)
     for parse, write in ((parse_type, format_type), (parse_columns, format_columns)):
         found = outcome(parse, text)
@@ -208,7 +208,7 @@ def test_a_mistyped_name_gets_a_suggestion() -> None:
     assert caught.value.hint == "did you mean tinyint?"
 
 
-def test_depth_has_a_limit() -> None:
+def test_the_depth_of_a_type_is_limited() -> None:
     def nested(depth: int) -> str:
         return "array<" * depth + "blob" + ">" * depth
 
@@ -218,13 +218,13 @@ def test_depth_has_a_limit() -> None:
             parse_type(nested(depth))
 
 
-def test_length_has_a_limit() -> None:
+def test_the_length_of_type_text_is_limited() -> None:
     with pytest.raises(ArgumentError, match="longer than") as caught:
         parse_type("x" * (MAX_TEXT + 1))
     assert len(str(caught.value)) < 300
 
 
-def test_long_invalid_text_is_truncated() -> None:
+def test_long_invalid_text_is_truncated_in_the_error() -> None:
     with pytest.raises(ArgumentError) as caught:
         parse_type("struct<" + "a:bigint," * 1000)
     assert len(str(caught.value)) < 300
@@ -266,7 +266,7 @@ def test_an_invalid_column_list_is_reported_with_its_position(text: str, problem
         parse_columns(text)
 
 
-def test_no_name_or_comment_can_become_sql() -> None:
+def test_no_name_or_comment_is_parsed_as_sql() -> None:
     evil = Column(name="a` bigint); drop table t; --", type=BIGINT, comment="'); drop table t; --")
     text = format_columns([evil])
     assert text == ("`a`` bigint); drop table t; --` bigint comment '\\'); drop table t; --'")

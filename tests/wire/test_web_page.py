@@ -41,7 +41,7 @@ def test_a_page_is_recognised(body: bytes) -> None:
         encode_error_xml("C", "m", "r"),
     ],
 )
-def test_other_bodies_are_not_pages(body: bytes) -> None:
+def test_other_bodies_are_not_recognised_as_web_pages(body: bytes) -> None:
     assert not is_web_page(body)
     assert find_page(body, "the server") is None
 

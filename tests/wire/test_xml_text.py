@@ -27,7 +27,7 @@ OUTSIDE = (
 
 
 @pytest.mark.parametrize("body", [LAUGHS, OUTSIDE, b"<!DOCTYPE html><html></html>"])
-def test_doctype_is_refused(body: bytes) -> None:
+def test_a_document_with_a_doctype_is_refused(body: bytes) -> None:
     with pytest.raises(FramingError, match="a DOCTYPE is not allowed"):
         parse_xml(body, "document")
 
@@ -53,29 +53,29 @@ def test_text_that_only_mentions_a_doctype_is_accepted() -> None:
         b"<a>" * 100_000,
     ],
 )
-def test_invalid_xml_raises_our_error(body: bytes) -> None:
+def test_invalid_xml_raises_an_odps_nb_error(body: bytes) -> None:
     with pytest.raises(FramingError, match="document is not valid XML"):
         parse_xml(body, "document")
 
 
-def test_deepest_document_is_read() -> None:
+def test_a_document_of_the_maximum_depth_is_parsed() -> None:
     body = b"<a>" * MAX_XML_DEPTH + b"</a>" * MAX_XML_DEPTH
     assert len(list(parse_xml(body, "document").iter())) == MAX_XML_DEPTH
 
 
-def test_size_has_a_limit() -> None:
+def test_the_size_of_a_document_is_limited() -> None:
     with pytest.raises(LimitExceededError) as caught:
         parse_xml(b"<abcd/>", "document", max_bytes=6)
     assert (caught.value.limit, caught.value.actual) == (6, 7)
 
 
 @given(st.binary(max_size=60))
-def test_any_bytes_give_a_document_or_our_error(body: bytes) -> None:
+def test_any_bytes_give_a_document_or_an_odps_nb_error(body: bytes) -> None:
     assert isinstance(outcome(parse_xml, body, "document"), (Element, FramingError))
 
 
 @given(st.text(st.sampled_from("<>/!&;[]ab ='\"?-"), max_size=40))
-def test_any_markup_gives_a_document_or_our_error(text: str) -> None:
+def test_any_markup_gives_a_document_or_an_odps_nb_error(text: str) -> None:
     assert isinstance(outcome(parse_xml, text.encode(), "document"), (Element, FramingError))
 
 
@@ -106,6 +106,6 @@ def test_characters_that_xml_cannot_represent_are_replaced() -> None:
     assert element("A", "\x00\ud800\x1bx") == "<A>\ufffd\ufffd\ufffdx</A>"
 
 
-def test_text_of_a_child_that_is_absent_is_empty() -> None:
+def test_the_text_of_a_missing_child_is_empty() -> None:
     root = parse_xml(b"<a><b> x </b><c/></a>", "document")
     assert (child_text(root, "b"), child_text(root, "c"), child_text(root, "d")) == ("x", "", "")

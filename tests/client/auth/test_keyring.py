@@ -23,7 +23,7 @@ SECRET = "kept-in-the-keyring"
 PLACE = {"ODPS_ENDPOINT": "http://127.0.0.1:1/api", "ODPS_PROJECT": "p"}
 
 
-class Drawer(KeyringBackend):
+class MemoryKeyring(KeyringBackend):
     """A keyring in memory; opening it raises ``trouble`` if set."""
 
     priority = 1
@@ -105,7 +105,7 @@ def test_a_profile_by_name_finds_its_key(use, write, finds_any):
         '[work]\nendpoint = "http://127.0.0.1:1/api"\nproject = "p"\naccess_id = "me"\n'
         '[other]\nendpoint = "http://127.0.0.1:1/api"\nproject = "p"\naccess_id = "me"\n'
     )
-    drawer = use(Drawer(finds_any=finds_any))
+    drawer = use(MemoryKeyring(finds_any=finds_any))
     drawer.set_password("odps_nb:work", "me", SECRET)
     with odps_nb.connect("work") as odps:
         assert odps.profile.keys.access_key == SECRET
@@ -114,15 +114,15 @@ def test_a_profile_by_name_finds_its_key(use, write, finds_any):
         odps_nb.connect("other")
 
 
-def test_without_a_profile_the_keyring_may_provide_the_id(use, write):
-    drawer = use(Drawer())
+def test_without_a_profile_the_keyring_can_provide_the_id(use, write):
+    drawer = use(MemoryKeyring())
     drawer.set_password("odps_nb", "me", SECRET)
     profile = Profile.resolve(environ={**os.environ, **PLACE})
     assert (profile.access_id, profile.access_key) == ("me", SECRET)
 
 
 def test_the_key_of_another_user_is_never_used(use, write):
-    drawer = use(Drawer())
+    drawer = use(MemoryKeyring())
     drawer.set_password("odps_nb", "somebody", SECRET)
     with pytest.raises(ConfigError, match="access_key is missing") as caught:
         Profile.resolve(environ={**os.environ, **PLACE}, access_id="me")
@@ -130,14 +130,14 @@ def test_the_key_of_another_user_is_never_used(use, write):
 
 
 def test_a_key_is_not_combined_with_the_id_of_another_user(use, write):
-    drawer = use(Drawer())
+    drawer = use(MemoryKeyring())
     drawer.set_password("odps_nb", "other", SECRET)
     with pytest.raises(ConfigError, match="access_id is missing"):
         Profile.resolve(environ={**os.environ, **PLACE}, access_key="of me")
 
 
-def test_a_keyring_is_opened_only_when_nothing_but_a_key_is_missing(use, write):
-    drawer = use(Drawer(trouble=errors.KeyringLocked("locked")))
+def test_a_keyring_is_opened_only_when_only_the_key_is_missing(use, write):
+    drawer = use(MemoryKeyring(trouble=errors.KeyringLocked("locked")))
     whole = {**os.environ, **PLACE, "ODPS_ACCESS_ID": "me", "ODPS_ACCESS_KEY": "k"}
     assert Profile.resolve(environ=whole).access_key == "k"
     with pytest.raises(ConfigError, match="endpoint and project are missing"):
@@ -159,14 +159,14 @@ def test_a_keyring_that_cannot_be_opened_raises_an_error_without_secrets(
     use, write, caplog, trouble
 ):
     caplog.set_level(logging.DEBUG)
-    use(Drawer(trouble=trouble))
+    use(MemoryKeyring(trouble=trouble))
     with pytest.raises(ConfigError, match=f"cannot be opened: {type(trouble).__name__}") as caught:
         Profile.resolve(environ={**os.environ, **PLACE}, access_id="me")
     assert "unlock" in caught.value.hint
     assert SECRET not in "".join(traceback.format_exception(caught.value)) + caplog.text
 
 
-class Late:
+class LazyCredential:
     """A credential that is fetched on demand, like keyring's own for the environment."""
 
     username = "me"
@@ -178,7 +178,7 @@ class Late:
 
 def test_a_keyring_that_fails_to_return_the_key_raises_an_error_without_secrets(use, write, caplog):
     caplog.set_level(logging.DEBUG)
-    use(Drawer()).get_credential = lambda service, username: Late()
+    use(MemoryKeyring()).get_credential = lambda service, username: LazyCredential()
     with pytest.raises(ConfigError, match="cannot be opened: ValueError") as caught:
         Profile.resolve(environ={**os.environ, **PLACE}, access_id="me")
     assert SECRET not in "".join(traceback.format_exception(caught.value)) + caplog.text

@@ -36,7 +36,7 @@ def profiles(tmp_path: Path):
     return write
 
 
-def test_a_profile_that_others_may_change_is_refused(profiles, tmp_path):
+def test_a_profile_file_is_refused_if_other_users_can_change_it(profiles, tmp_path):
     """Attack 7: the file names the program that returns keys, and the host that gets requests."""
     text = "[default]\nendpoint = 'http://h/api'\nproject = 'p'\n"
     keys = {"ODPS_ACCESS_ID": "a", "ODPS_ACCESS_KEY": "k"}
@@ -80,31 +80,31 @@ project = "other_project"
 """
 
 
-def test_the_environment_alone_is_sufficient(tmp_path):
+def test_environment_variables_alone_can_define_a_profile(tmp_path):
     profile = Profile.resolve(environ=ENV | nowhere(tmp_path))
     assert (profile.endpoint, profile.project) == ("http://env/api", "env_project")
     assert (profile.access_id, profile.access_key) == ("env-id", SECRET)
     assert profile.name is None
 
 
-def test_keywords_win_over_the_environment(tmp_path):
+def test_arguments_have_precedence_over_environment_variables(tmp_path):
     profile = Profile.resolve(environ=ENV | nowhere(tmp_path), project="mine", region="cn-x")
     assert (profile.project, profile.region, profile.endpoint) == ("mine", "cn-x", "http://env/api")
 
 
 @pytest.mark.parametrize("name", ["work", None])
-def test_a_profile_takes_precedence_over_the_environment(profiles, name):
+def test_a_profile_has_precedence_over_environment_variables(profiles, name):
     profile = Profile.resolve(name, environ=ENV | profiles(WORK))
     assert (profile.endpoint, profile.project) == ("https://work/api", "work_project")
     assert (profile.name, profile.access_id, profile.schema) == ("work", "work-id", "sales")
 
 
-def test_the_environment_may_name_the_profile(profiles):
+def test_an_environment_variable_can_name_the_profile(profiles):
     env = profiles(WORK) | {"ODPS_PROFILE": "other", "ODPS_ACCESS_ID": "i", "ODPS_ACCESS_KEY": "k"}
     assert Profile.resolve(environ=env).project == "other_project"
 
 
-def test_two_accounts_are_never_mixed(profiles):
+def test_parts_of_two_accounts_are_never_combined(profiles):
     env = profiles(WORK) | {"ODPS_STS_TOKEN": "token-of-another-account"}
     assert Profile.resolve("work", environ=env).sts_token is None
 
@@ -115,14 +115,14 @@ def test_a_key_in_the_environment_completes_an_id_in_the_file(profiles):
     assert (profile.access_id, profile.access_key) == ("me", "k")
 
 
-def test_unknown_profile_lists_the_names_and_suggests_one(profiles):
+def test_the_error_for_an_unknown_profile_lists_the_names_and_suggests_one(profiles):
     with pytest.raises(ConfigError, match="no profile 'wrok'") as caught:
         Profile.resolve("wrok", environ=profiles(WORK))
     assert "did you mean 'work'" in caught.value.hint
     assert "work, other" in caught.value.hint
 
 
-def test_unknown_profile_without_a_file_says_where_the_file_would_be(tmp_path):
+def test_without_a_profile_file_the_error_names_the_path_of_the_file(tmp_path):
     with pytest.raises(ConfigError, match=r"none\.toml does not exist"):
         Profile.resolve("work", environ=nowhere(tmp_path))
 
@@ -139,19 +139,19 @@ def test_missing_settings_are_named_with_their_variables(tmp_path, gone, named):
     assert caught.value.option == named
 
 
-def test_a_file_with_keys_that_others_can_read_is_refused(profiles):
+def test_a_file_with_keys_is_refused_if_other_users_can_read_it(profiles):
     with pytest.raises(ConfigError, match="other users") as caught:
         Profile.resolve("work", environ=profiles(WORK, mode=0o644))
     assert "chmod 600" in caught.value.hint
 
 
-def test_a_file_without_keys_may_be_readable(profiles):
+def test_a_file_without_keys_may_be_readable_by_other_users(profiles):
     text = '[a]\nendpoint="http://h"\nproject="p"\n'
     env = profiles(text, mode=0o644) | {"ODPS_ACCESS_ID": "i", "ODPS_ACCESS_KEY": "k"}
     assert Profile.resolve("a", environ=env).endpoint == "http://h"
 
 
-def test_a_typing_error_in_the_file_is_named(profiles):
+def test_a_misspelt_setting_in_the_file_is_named(profiles):
     with pytest.raises(ConfigError, match="unknown setting 'endpiont'") as caught:
         Profile.resolve("a", environ=profiles('[a]\nendpiont = "x"\n'))
     assert "did you mean 'endpoint'" in caught.value.hint
@@ -170,7 +170,7 @@ def test_an_invalid_endpoint_is_refused(url):
     assert "pw" not in str(caught.value)
 
 
-def test_a_project_name_that_could_be_an_injection_is_refused():
+def test_a_project_name_that_could_change_a_url_is_refused():
     with pytest.raises(ArgumentError, match="not a valid project name"):
         Profile(endpoint="http://h", project="p/../q", access_id="i", access_key="k")
 
@@ -208,7 +208,7 @@ def test_a_profile_cannot_be_pickled_and_its_copy_is_the_same_object():
     assert dataclasses.replace(profile, project="q").project == "q"
 
 
-def test_options_are_unchanged_by_a_round_trip_in_any_case():
+def test_a_profile_survives_a_round_trip_through_options_in_any_letter_case():
     profile = Profile(
         endpoint="http://h", project="p", access_id="i", access_key="k", api_version=3, quota="q"
     )
@@ -234,7 +234,7 @@ def test_names_get_the_defaults_of_the_profile():
     assert str(profile.table("q.t")) == "q.t"
 
 
-def test_an_application_of_a_pyodps_entry_also_signs():
+def test_the_application_account_of_a_pyodps_entry_is_used():
     application = AppAccount("app", SECRET)
     entry = ODPS(
         "me",
@@ -283,7 +283,7 @@ def test_a_profile_file_that_cannot_be_read_is_an_error_with_its_name(tmp_path, 
     ],
     ids=lambda one: type(one).__name__,
 )
-def test_credentials_as_a_value_are_the_same_as_its_fields(value, fields):
+def test_a_credentials_object_equals_its_fields_as_arguments(value, fields):
     place = {"endpoint": "http://h/api", "project": "p"}
     profile = Profile(**place, credentials=value)
     assert profile == Profile(**place, **fields)
@@ -296,7 +296,7 @@ def test_credentials_as_a_value_are_the_same_as_its_fields(value, fields):
     assert odps_nb.connect(source, credentials=value).profile == profile
 
 
-def test_a_function_of_keys_leaves_the_application_of_the_source():
+def test_a_credentials_function_replaces_the_application_account_of_the_source():
     def keys() -> dict[str, str]:
         return {"access_id": "new", "access_key": SECRET}
 
@@ -325,7 +325,7 @@ def test_credentials_can_be_passed_for_an_entry_without_a_key():
     assert Profile.from_pyodps(entry, credentials=AccessKey("me", SECRET)).keys.access_id == "me"
 
 
-def test_a_credentials_value_is_copied_as_itself_and_its_class_is_refused():
+def test_copying_a_credentials_object_returns_it_and_its_class_is_refused():
     value = AccessKey("me", SECRET)
     assert copy.copy(value) is copy.deepcopy(value) is value
     with pytest.raises(ConfigError, match="must be a function or a credentials object"):

@@ -1,4 +1,4 @@
-"""Renewed keys: from a function or a program, on time, once, and never displayed."""
+"""Keys are renewed in time by a function or a program, once, and never displayed."""
 
 import shlex
 import stat
@@ -22,7 +22,7 @@ PLACE = {"endpoint": "http://127.0.0.1:1/api", "project": "p"}
 SECRET = "Xs3cretX"
 
 
-class Maker:
+class NumberedKeys:
     """Returns numbered keys with a limited lifetime; can be made to fail."""
 
     def __init__(self, clock: Clock, life: float | None) -> None:
@@ -41,8 +41,8 @@ class Maker:
 )
 def test_keys_are_renewed_before_they_expire(life, kept, renewed):
     clock = Clock()
-    maker = Maker(clock, life)
-    source = CredentialSource(maker, "a test", clock=clock)
+    numbered = NumberedKeys(clock, life)
+    source = CredentialSource(numbered, "a test", clock=clock)
     began = clock.now
     for at, found in ((0, "id1"), (kept, "id1"), (renewed, "id2")):
         clock.now = began + at
@@ -51,31 +51,31 @@ def test_keys_are_renewed_before_they_expire(life, kept, renewed):
 
 def test_a_failed_renewal_keeps_the_old_keys_while_they_are_valid():
     clock = Clock()
-    maker = Maker(clock, 3600)
-    source = CredentialSource(maker, "a test", clock=clock)
+    numbered = NumberedKeys(clock, 3600)
+    source = CredentialSource(numbered, "a test", clock=clock)
     began, first = clock.now, source.get()
-    maker.broken = True
+    numbered.broken = True
     for at in (3400, 3410, 3590):
         clock.now = began + at
         assert source.get() == first
-    assert maker.count == 3  # not at 3410, because half a minute has not passed
+    assert numbered.count == 3  # not at 3410, because half a minute has not passed
     clock.now = began + 3600
     with pytest.raises(ConfigError, match="a test failed: RuntimeError") as caught:
         source.get()
     assert SECRET not in "".join(traceback.format_exception(caught.value))
-    maker.broken = False
+    numbered.broken = False
     assert source.get()["access_id"] == "id5"
 
 
 def test_many_threads_share_one_renewal():
-    maker = Maker(Clock(), 3600)
-    source = CredentialSource(maker, "a test", clock=maker.clock)
+    numbered = NumberedKeys(Clock(), 3600)
+    source = CredentialSource(numbered, "a test", clock=numbered.clock)
     threads = [threading.Thread(target=source.get) for _ in range(16)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert maker.count == 1
+    assert numbered.count == 1
 
 
 @pytest.mark.parametrize(
@@ -149,7 +149,7 @@ def test_a_program_runs_without_a_shell(tmp_path):
 # -- profiles -----------------------------------------------------------------------------------
 
 
-def test_a_profile_of_the_file_names_a_program(tmp_path):
+def test_a_profile_can_name_a_program_that_returns_keys(tmp_path):
     path = tmp_path / "profiles.toml"
     command = program('print(\'{"access_id": "me", "access_key": "k", "sts_token": "t"}\')')
     path.write_text(
@@ -166,7 +166,7 @@ def test_a_profile_of_the_file_names_a_program(tmp_path):
     assert Profile.from_options(sent).keys == keys
 
 
-def test_one_way_to_the_keys_is_enough():
+def test_two_sources_of_keys_in_one_profile_are_refused():
     with pytest.raises(ConfigError, match="cannot be combined"):
         Profile(**PLACE, access_id="me", access_key="k", credentials=dict)
     with pytest.raises(ConfigError, match="both an id and a key"):

@@ -1,4 +1,4 @@
-"""Where settings come from: one order, one account, one endpoint, and nothing mixed."""
+"""Sources of settings have an order, and accounts of different sources are never mixed."""
 
 from __future__ import annotations
 
@@ -95,9 +95,11 @@ def account_of(profile: Profile) -> tuple[str, ...]:
     return tuple(str(one) for one in (keys.access_id, keys.access_key, keys.sts_token))
 
 
-@pytest.mark.parametrize("token", [(True, False), (False, True)], ids=["of the first", "of both"])
+@pytest.mark.parametrize(
+    "token", [(True, False), (False, True)], ids=["token of the first", "tokens of both"]
+)
 @pytest.mark.parametrize(("first", "second"), list(permutations(SOURCES, 2)))
-def test_of_two_accounts_only_that_of_the_earlier_source_is_used(home, first, second, token):
+def test_if_two_sources_have_an_account_only_the_first_one_is_used(home, first, second, token):
     for source, has_token in zip((first, second), token, strict=True):
         getattr(home, source)(source, token=has_token)
     winner = min(first, second, key=SOURCES.index)
@@ -198,7 +200,7 @@ def test_credentials_of_a_source_are_not_sent_to_the_endpoint_of_another(home, k
 
 
 @pytest.mark.parametrize("variable", ["ODPS_TUNNEL_ENDPOINT", "ODPS_ENDPOINT", "ODPS_REGION"])
-def test_an_account_is_not_sent_to_a_host_of_another_source(home, variable):
+def test_an_account_is_not_sent_to_an_endpoint_from_another_source(home, variable):
     home.profile("me", token=True, place=True)
     home.environ(**{variable: "http://127.0.0.1:9/other"}, ODPS_TIMEZONE="Asia/Shanghai")
     profile = odps_nb.connect().profile
@@ -265,7 +267,7 @@ def test_a_region_is_enough_for_an_endpoint(home, given, endpoint):
 
 
 @pytest.mark.parametrize("way", ["argument", "variable", "profile"])
-def test_a_region_of_another_source_than_the_endpoint_selects_no_signature(home, way):
+def test_a_region_from_another_source_than_the_endpoint_selects_no_signature_version(home, way):
     """Version 4 is for a region that was written next to the endpoint."""
     region, endpoint = "cn-shanghai", "https://service.cn-shanghai.maxcompute.aliyun.com/api"
     home.config("me", token=False)
@@ -461,7 +463,7 @@ def test_a_credentials_uri_is_requested_when_keys_are_needed(home, metadata):
     assert "role" not in repr(profile)
 
 
-def test_keys_can_come_from_a_mode_of_the_cli(home, metadata):
+def test_keys_can_come_from_each_mode_of_the_aliyun_cli(home, metadata):
     profile = {"name": "x", "mode": "CredentialsURI", "credentials_uri": f"{metadata}/of-cli"}
     document = {"current": "x", "profiles": [profile | {"region_id": "cn-shanghai"}]}
     home.private(".aliyun/config.json", json.dumps(document))
@@ -566,10 +568,10 @@ def test_a_config_file_that_is_not_used_is_named_with_the_reason(home, mode, tex
     assert why in caught.value.hint
 
 
-# -- what was found ---------------------------------------------------------------------------
+# -- reports of sources ---------------------------------------------------------------------------
 
 
-def test_found_settings_are_reported_without_values(home, monkeypatch):
+def test_settings_are_reported_by_name_without_their_values(home, monkeypatch):
     home.profile("me", token=False, place=True)
     home.odps("other", token=True)
     home.alibaba("third", token=False)
@@ -586,7 +588,7 @@ def test_found_settings_are_reported_without_values(home, monkeypatch):
     assert "key-of" not in repr(choice.findings)
 
 
-def test_without_settings_the_error_names_unused_sources(home, monkeypatch, tmp_path):
+def test_if_settings_are_missing_the_error_names_unused_sources(home, monkeypatch, tmp_path):
     home.private(".config/odps_nb/profiles.toml", "[work]\nproject = 'p'\n[play]\nproject = 'q'\n")
     home.environ(ODPS_STS_TOKEN="lonely")
     home.private(".env", "ODPS_PROJECT=p")

@@ -21,7 +21,7 @@ PUBLIC = "https://service.cn-hangzhou.maxcompute.aliyun.com/api"
         ("https://8.8.8.8/api", "https://8.8.8.8:8080"),
     ],
 )
-def test_storage_hosts_of_the_same_domain_are_accepted(endpoint, named):
+def test_a_storage_host_in_the_domain_of_the_endpoint_is_accepted(endpoint, named):
     check_tunnel_host(named, endpoint=endpoint, has_token=True)
 
 

@@ -27,8 +27,8 @@ LARGE = 7  # the number of a blob of 300,000 bytes
 
 
 @contextlib.contextmanager
-def looked_at(refs, *steps, cancel=None, tries=2):
-    """Reads first bytes of some references; also returns the service that received the requests."""
+def first_bytes(refs, *steps, cancel=None, tries=2):
+    """Read the first bytes of blobs; also return the service that received the requests."""
     retry = RetryPolicy(spread=0.0, max_attempts=tries)
     with (
         Service(ReadBlobs=list(steps) or [serve]) as service,
@@ -44,7 +44,7 @@ def head_of(n: int) -> tuple[int, str, str]:
 
 @pytest.mark.parametrize("count", [1, 2, 7])
 def test_small_blobs_and_their_heads_take_one_request(count):
-    with looked_at(references(count)) as (found, service):
+    with first_bytes(references(count)) as (found, service):
         for n, glance in enumerate(found):
             assert glance.known is None
             assert (glance.size, glance.mime_type, glance.file_name) == head_of(n)
@@ -55,14 +55,14 @@ def test_small_blobs_and_their_heads_take_one_request(count):
     assert asked_refs(service) == [list(range(count)) if count > 1 else [0, 0]]
 
 
-def test_tiles_out_of_view_are_not_requested():
-    with looked_at(references(3)) as (found, service):
+def test_blobs_are_not_requested_before_they_are_needed():
+    with first_bytes(references(3)) as (found, service):
         assert all("not requested" in repr(glance) for glance in found)
         assert service.seen == []
 
 
 def test_a_large_blob_is_skipped_and_the_others_are_requested_again():
-    with looked_at([reference(n) for n in (5, LARGE, 3, 4)]) as (found, service):
+    with first_bytes([reference(n) for n in (5, LARGE, 3, 4)]) as (found, service):
         assert next(found).open().read() == content(5)
         large = next(found).open()
         assert large.read(1000) == content(LARGE)[:1000]
@@ -73,15 +73,15 @@ def test_a_large_blob_is_skipped_and_the_others_are_requested_again():
     assert asked_refs(service) == [[5, LARGE, 3, 4], [3, 4]]
 
 
-def test_a_small_remainder_is_read_before_the_others_are_requested_again():
-    with looked_at([reference(n) for n in (5, 13, 3)]) as (found, service):
+def test_the_rest_of_a_small_blob_is_read_before_the_next_blobs_are_requested():
+    with first_bytes([reference(n) for n in (5, 13, 3)]) as (found, service):
         assert [glance.open().read(10) for glance in found] == [content(n)[:10] for n in (5, 13, 3)]
     assert asked_refs(service) == [[5, 13, 3]]
 
 
-def test_repeated_blobs_are_inspected_again():
+def test_a_repeated_blob_is_requested_again():
     refs = [reference(n) for n in (1, 2, 2, 1, 3)]
-    with looked_at(refs) as (found, service):
+    with first_bytes(refs) as (found, service):
         assert [glance.open().read() for glance in found] == [content(n) for n in (1, 2, 2, 1, 3)]
     assert asked_refs(service) == [[1, 2], [2, 1, 3]]
 
@@ -90,7 +90,7 @@ def test_repeated_blobs_are_inspected_again():
 def test_only_the_missing_blob_is_reported_as_missing(place):
     refs = references(4)
     refs[place] = reference(1234)
-    with looked_at(refs) as (found, _):
+    with first_bytes(refs) as (found, _):
         for n, glance in enumerate(found):
             if n != place:
                 assert glance.open().read() == content(n)
@@ -110,7 +110,7 @@ def test_only_the_damaged_blob_is_reported_as_damaged(bad):
             body[10] ^= 4  # before all other blobs of the response
         line.answer(bytes(body))
 
-    with looked_at(references(5), step, tries=4) as (found, _):
+    with first_bytes(references(5), step, tries=4) as (found, _):
         for glance in found:
             n = number(glance.reference)
             if n != bad:
@@ -122,14 +122,14 @@ def test_only_the_damaged_blob_is_reported_as_damaged(bad):
 
 def test_a_broken_connection_resumes_at_the_next_blob():
     refs = [reference(n) for n in (5, LARGE)]
-    with looked_at(refs, cut_at(0.5), serve) as (found, service):
+    with first_bytes(refs, cut_at(0.5), serve) as (found, service):
         assert [glance.open().read() for glance in found] == [content(5), content(LARGE)]
     assert asked_refs(service) == [[5, LARGE], [LARGE, LARGE]]
 
 
-def test_cancelling_ends_the_inspection():
+def test_cancelling_ends_the_reading_of_first_bytes():
     token = CancelToken()
-    with looked_at(references(3), cancel=token) as (found, _):
+    with first_bytes(references(3), cancel=token) as (found, _):
         assert next(found).open().read() == content(0)
         token.cancel()
         with pytest.raises(CancelledError):

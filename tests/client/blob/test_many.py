@@ -96,7 +96,7 @@ def test_a_single_reference_is_requested_alone(n):
     assert len(asked_refs(service)[0]) == 1
 
 
-def test_batches_are_bounded_by_count_and_have_at_least_two_blobs():
+def test_batches_have_at_most_the_maximum_number_of_blobs_and_at_least_two():
     _, service, _ = fetch(21, batch_count=5, workers=1)
     batches = asked_refs(service)
     assert [n for batch in batches for n in batch] == list(range(21))
@@ -104,7 +104,7 @@ def test_batches_are_bounded_by_count_and_have_at_least_two_blobs():
 
 
 @pytest.mark.parametrize("total", [0, 1, 2, 3, 5, 256, 257, 1000])
-def test_plans_cover_every_row_once(total):
+def test_planned_batches_contain_every_reference_once(total):
     bounds = plan_batches(total, count=256, at_least=4)
     assert [n for low, high in bounds for n in range(low, high)] == list(range(total))
     assert all(high - low > 1 for low, high in bounds) or total == 1
@@ -183,7 +183,7 @@ def test_a_blob_over_the_limit_is_refused():
         fetch(8, max_blob=1000, workers=1)
 
 
-def test_without_a_length_a_single_blob_is_not_called_verified():
+def test_a_blob_without_a_length_is_not_reported_as_verified():
     def until_close(line, seen) -> None:
         line.send(line.headline() + body_of(asked(seen).references))
         raise ConnectionError
@@ -192,7 +192,7 @@ def test_without_a_length_a_single_blob_is_not_called_verified():
     assert (got[0].data, got[0].verified) == (content(5), False)
 
 
-def test_leaving_early_ends_threads_and_connections():
+def test_closing_the_iterator_ends_threads_and_connections():
     with Service(ReadBlobs=[serve]) as service, service.client() as storage:
         records = iter_blobs(storage, references(40), max_bytes=1)
         assert next(records).data == content(0)
@@ -215,13 +215,13 @@ def test_cancelling_wakes_a_waiting_fetch():
         list(iter_blobs(storage, references(4), cancel=token))
 
 
-def test_a_record_shows_no_content():
+def test_the_repr_of_a_record_shows_no_content():
     assert repr(BlobRecord(data=b"secret" * 1000)) == (
         "BlobRecord(data=<6.0 kB>, mime_type=None, custom_file_name=None, verified=True)"
     )
 
 
-# -- one as a file ----------------------------------------------------------------------------
+# -- a blob as a file ----------------------------------------------------------------------------
 
 
 def opened(service, n: int, *, retry=None, timeout=5.0):

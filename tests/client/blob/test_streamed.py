@@ -1,4 +1,4 @@
-"""Many blobs of any size, one after the other: in order, each once, complete or an error."""
+"""Blobs are streamed in order and once; each is complete or raises an error."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def two_large(*steps, **facts):
     return streamed(refs, *steps, **{"workers": 1, "piece": 1000, **facts})
 
 
-# -- whole -------------------------------------------------------------------------------------
+# -- complete blobs --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -139,7 +139,7 @@ def test_a_blob_is_closed_when_the_next_one_is_requested():
         assert repr(kept).endswith("closed>")
 
 
-def test_a_repr_is_short_whatever_the_uploader_wrote():
+def test_a_repr_is_short_even_if_metadata_is_long():
     def step(line, seen) -> None:
         header = FrameHeader(content_type="x" * 9000, custom_file_name="y" * 9000)
         frame = FrameEncoder(header, length=2)
@@ -153,7 +153,7 @@ def test_a_repr_is_short_whatever_the_uploader_wrote():
         assert "at 0" in repr(blob)
 
 
-# -- broken ------------------------------------------------------------------------------------
+# -- broken responses ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("share", [0.0, 0.01, 0.3, 0.7, 0.999])
@@ -251,10 +251,10 @@ def test_a_slow_reader_does_not_use_up_the_retry_deadline():
         assert blob.read() == content(LARGE)[5000:]
 
 
-# -- stopped -----------------------------------------------------------------------------------
+# -- stopping -----------------------------------------------------------------------------------
 
 
-def test_leaving_early_ends_threads_and_connections():
+def test_closing_the_iterator_ends_threads_and_connections():
     with streamed(references(60), waiting=1, piece=1) as (blobs, _):
         assert next(blobs).read() == content(0)
         blobs.close()
@@ -312,7 +312,7 @@ def test_after_an_interrupt_a_blob_returns_no_more_bytes():
     sizes=st.lists(st.integers(0, 5000), max_size=20),
     count=st.integers(1, 64),
 )
-def test_batches_cover_all_blobs_once_and_have_at_least_two(total, sizes, count):
+def test_batches_contain_each_blob_once_and_at_least_two_blobs(total, sizes, count):
     batches = ReferenceRanges(total, count=count, size=4000, first_count=3)
     coming, bounds = iter(sizes), []
     for low, high in batches:

@@ -1,4 +1,4 @@
-"""First contact: the host that errors name, the wait for an unknown host, and hidden keys."""
+"""Errors name the right host, an unknown host is not retried long, and keys stay hidden."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def failed(call: Callable[[], object]) -> OdpsNbError:
 
 
 def attempts_of(start, options: ClientOptions, *, speed: float, answers: bool = False) -> int:
-    """Count the attempts at a silent or dropping host, with a clock that runs ``speed`` times."""
+    """Count the attempts at a silent or dropping host, with a clock ``speed`` times as fast."""
     slept: list[float] = []
     clock = {"monotonic": lambda: time.monotonic() * speed, "sleep": slept.append}
     with start() as url, client(f"{url}/api", options=options, **clock) as storage:
@@ -106,7 +106,7 @@ def attempts_of(start, options: ClientOptions, *, speed: float, answers: bool = 
 
 @pytest.mark.parametrize("start", [dropping, silent])
 def test_an_unreachable_host_gets_two_slow_attempts(start):
-    """0.1 s count as 4 s, so that each attempt takes longer than the 3 s of a slow one."""
+    """0.1 s count as 4 s, so each attempt takes more than 3 s and counts as slow."""
     options = ClientOptions(connect_timeout=0.1, read_timeout=0.1, retries=3, deadline=300.0)
     assert attempts_of(start, options, speed=40.0) == 2
     assert attempts_of(start, options, speed=40.0, answers=True) == 4
@@ -131,7 +131,7 @@ DEFAULTS = ClientOptions()
         (ClientOptions(connect_timeout=20, read_timeout=60), True, False, (20.0, 150.0)),
     ],
 )
-def test_limits_are_short_until_the_first_response_unless_the_user_chose_longer_ones(
+def test_time_outs_are_short_until_the_first_response_unless_the_user_chose_longer_ones(
     options, working, streams, limits
 ):
     with Peer(script_of(b"<x/>")) as peer, client(f"{peer.url}/api", options=options) as storage:
@@ -163,7 +163,7 @@ def test_the_lookup_of_the_storage_host_is_not_repeated_by_the_request_that_need
 
 
 @pytest.mark.parametrize("start", [refused, dropping, silent])
-def test_a_storage_host_that_cannot_be_reached_is_not_taken_for_the_endpoint(start):
+def test_an_unreachable_storage_host_is_not_reported_as_the_endpoint(start):
     options = ClientOptions(connect_timeout=0.1, read_timeout=0.1, retries=1, deadline=60.0)
     with (
         Peer(script_of(b"<x/>")) as service,
@@ -193,7 +193,7 @@ REFUSALS = [
 
 @pytest.mark.parametrize("mode", ["storage", "auto"])
 @pytest.mark.parametrize(("status", "code", "message"), REFUSALS)
-def test_a_refusal_by_the_storage_api_asks_for_open_storage_quota_and_vpc(
+def test_the_hint_after_a_refusal_by_the_storage_api_names_open_storage_quota_and_vpc(
     status, code, message, mode
 ):
     """With ``transfer="storage"``, because with ``"auto"`` all services refuse the table."""
@@ -233,7 +233,7 @@ def test_a_refusal_by_the_storage_api_asks_for_open_storage_quota_and_vpc(
         (503, "ServiceUnavailable", "quota"),
     ],
 )
-def test_an_error_of_the_request_itself_does_not_doubt_the_storage_api(status, code, message):
+def test_errors_of_a_request_do_not_suggest_a_missing_storage_api(status, code, message):
     options = ClientOptions(retries=0)
     with (
         Peer(script_of(encode_error_json(code, message, "r"), status)) as rows,
@@ -243,7 +243,7 @@ def test_an_error_of_the_request_itself_does_not_doubt_the_storage_api(status, c
     assert "open storage" not in str(error.hint)
 
 
-def test_after_the_storage_api_has_accepted_a_request_it_is_not_doubted():
+def test_a_storage_api_that_has_accepted_a_request_is_not_reported_as_missing():
     with (
         Peer(script_of(encode_error_json("Odd", "rejected", "r"), 400)) as rows,
         client("http://127.0.0.1:9/api", rows.url) as storage,
@@ -289,7 +289,7 @@ def test_a_tunnel_host_given_as_the_endpoint_is_reported(monkeypatch):
 
 
 @pytest.mark.parametrize(("status", "code"), [(400, "InvalidParameter"), (404, "NoSuchQuota")])
-def test_an_unknown_quota_is_named(status, code):
+def test_an_unknown_quota_is_named_in_the_error(status, code):
     body = encode_error_json(code, "not found", "r")
     with (
         Peer(script_of(body, status)) as peer,

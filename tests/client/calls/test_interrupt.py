@@ -86,7 +86,7 @@ def test_an_interrupt_ends_a_call():
 
 
 @pytest.mark.parametrize("fetch", ["many", "one", "passing"])
-def test_an_interrupt_ends_a_blob(fetch):
+def test_an_interrupt_ends_a_blob_download(fetch):
     step = Interrupter(bytes(100))
     with Service(ReadBlobs=[step]) as service, service.client(read_timeout=60.0) as storage:
 
@@ -158,7 +158,7 @@ def test_an_interrupt_ends_the_rows_of_a_query():
         step.check()
 
 
-def test_no_socket_is_left_behind():
+def test_no_socket_stays_open_after_an_interrupt():
     gc.collect()
     before = open_sockets()
     for _ in range(3):

@@ -93,9 +93,7 @@ def test_a_region_signs_with_version_4():
         (401, "Unauthorized", "the authorization header is invalid or missing"),
     ],
 )
-def test_if_version_4_is_not_supported_the_error_states_how_to_sign_as_before(
-    status, code, message
-):
+def test_if_signature_version_4_is_refused_the_error_names_the_alternative(status, code, message):
     for region, hinted in (("cn-hangzhou", True), (None, False)):
         with (
             Service(GetReadSession=[fail(status, code, message)]) as service,
@@ -109,7 +107,7 @@ def test_if_version_4_is_not_supported_the_error_states_how_to_sign_as_before(
         assert len(service.seen) == 1
 
 
-def test_a_schema_is_sent_as_curr_schema():
+def test_the_schema_is_sent_as_parameter_curr_schema():
     facts = {"profile": {"schema": "sc"}}
     with Service(GetReadSession=[give(FOUND)]) as service, service.client(**facts) as storage:
         storage.call(ASK)
@@ -121,7 +119,7 @@ def test_a_schema_is_sent_as_curr_schema():
     [fail(503, "ServiceUnavailable"), fail(500, "InternalServerError"), hang_up, raw(b"{oops")],
     ids=["503", "500", "cut", "no JSON"],
 )
-def test_an_idempotent_call_is_tried_again(trouble):
+def test_an_idempotent_call_is_retried(trouble):
     tracker = ProgressTracker("read", "t")
     with Service(GetReadSession=[trouble, trouble, give(FOUND)]) as service:
         assert service.storage.call(ASK, tracker=tracker) == FOUND
@@ -137,7 +135,7 @@ def test_an_idempotent_call_is_tried_again(trouble):
     [(fail(503, "ServiceUnavailable"), ServerFaultError), (hang_up, BrokenStreamError)],
     ids=["503", "cut"],
 )
-def test_a_call_that_is_not_idempotent_is_not_repeated(trouble, kind):
+def test_a_call_that_is_not_idempotent_is_not_retried(trouble, kind):
     with Service(CommitWriteSession=[trouble]) as service, pytest.raises(kind):
         service.storage.call(COMMIT)
     assert len(service.seen) == 1
@@ -158,9 +156,12 @@ LATER = "Wed, 21 Oct 2026 07:28:00 GMT"
     [
         ({"Date": "Wed, 21 Oct 2026 07:27:45 GMT"}, 15.0),
         ({}, 20.0),  # computed with the client's own clock
-        ({"Date": "Wed, 21 Oct 2026 07:30:00 GMT"}, 0.2),  # already past: the wait of the policy
+        (
+            {"Date": "Wed, 21 Oct 2026 07:30:00 GMT"},
+            0.2,
+        ),  # in the past: the policy determines the wait
     ],
-    ids=["its clock", "our clock", "past"],
+    ids=["server clock", "client clock", "past"],
 )
 def test_throttling_waits_until_the_requested_date(headers, waited):
     throttled = fail(429, "FlowExceeded", **{"Retry-After": LATER, **headers})
@@ -172,7 +173,7 @@ def test_throttling_waits_until_the_requested_date(headers, waited):
     assert service.slept == [waited]
 
 
-def test_a_distant_date_is_bounded_like_seconds():
+def test_a_wait_until_a_distant_date_is_limited_like_a_wait_in_seconds():
     throttled = fail(429, "FlowExceeded", **{"Retry-After": LATER})
     with (
         Service(GetReadSession=[throttled]) as service,
@@ -219,7 +220,7 @@ def test_an_empty_response_to_a_session_request_raises_an_error():
     assert caught.value.request_id == "req-1"
 
 
-def test_silence_raises_a_timeout_with_a_note():
+def test_a_silent_server_raises_a_timeout_with_a_note():
     with (
         Service(GetReadSession=[stall]) as service,
         service.client(read_timeout=0.1, retry=RetryPolicy(max_attempts=1)) as storage,
@@ -258,7 +259,7 @@ def test_cancelling_ends_a_call_that_waits():
         storage.call(ASK, cancel=token)
 
 
-def test_cancelling_ends_the_wait_between_tries():
+def test_cancelling_ends_the_wait_between_attempts():
     token = CancelToken()
     slept: list[float] = []
 
@@ -305,7 +306,7 @@ def test_the_control_plane_is_signed_relative_to_its_endpoint():
     )
 
 
-def test_a_post_to_the_control_plane_is_not_repeated():
+def test_a_post_to_the_control_plane_is_not_retried():
     with answering(b"", status=503) as (peer, storage), pytest.raises(ServerFaultError):
         storage.rest(WireRequest(method="POST", path="/projects/p/instances", body=b"<x/>"))
     assert len(peer.seen) == 1
@@ -363,7 +364,7 @@ def test_a_client_cannot_be_pickled():
         pickle.dumps(service.storage)
 
 
-def test_no_secret_is_in_logs_errors_and_reprs(caplog):
+def test_logs_errors_and_reprs_contain_no_secret(caplog):
     caplog.set_level(logging.DEBUG)
     with (
         Service(GetReadSession=[fail(403, "SignatureNotMatch")]) as service,
@@ -381,7 +382,7 @@ def test_no_secret_is_in_logs_errors_and_reprs(caplog):
     )
 
 
-def test_a_token_is_sent_to_no_other_domain_that_the_service_names():
+def test_a_token_is_not_sent_to_a_host_of_another_domain():
     """Attack 5: the service, or whoever responds in its place, chooses the host."""
     with (
         answering(b"tunnel.example.com", sts_token="t") as (peer, storage),

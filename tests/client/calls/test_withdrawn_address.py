@@ -19,7 +19,7 @@ from tests.support.spark.altering import Altering
 
 
 class Named:
-    """The address of the Storage API that the service reports, and the number of such requests."""
+    """The address of the Storage API that the service reports; counts the requests for it."""
 
     def __init__(self, service: LocalService) -> None:
         own = urlsplit(service.tunnel_endpoint)
@@ -75,7 +75,7 @@ def test_reads_and_writes_continue_at_the_new_address(
         odps.drop_table(table.name)
 
 
-def test_an_address_that_the_profile_names_stays(
+def test_a_tunnel_endpoint_in_the_profile_is_not_replaced(
     service: LocalService, named: Named, between: str
 ) -> None:
     with named.elsewhere():

@@ -45,7 +45,7 @@ SESSION = ReadSession(
 )
 
 
-class Narrow:
+class TwoAtATime:
     """A step that serves two splits at a time, batch by batch, and rejects any others."""
 
     def __init__(self) -> None:
@@ -76,8 +76,8 @@ class Narrow:
 
 
 @pytest.mark.parametrize("ordered", [True, False])
-def test_throttled_splits_wait_while_others_receive_rows(ordered):
-    narrow, tracker = Narrow(), ProgressTracker("read", "t")
+def test_throttled_splits_wait_while_other_splits_receive_rows(ordered):
+    narrow, tracker = TwoAtATime(), ProgressTracker("read", "t")
 
     def sleep(seconds: float) -> None:
         """Wait for more batches than workers, so that the consumer has received one of them."""
@@ -163,7 +163,7 @@ def test_an_error_at_the_deadline_states_the_waiting_time():
     assert 90 < float(note.split(" in ")[-1].removesuffix(" s")) <= 100
 
 
-def test_a_break_after_many_refusals_is_the_first_failure():
+def test_throttled_attempts_do_not_count_as_failures_of_a_broken_split():
     refused = fail(429, "SlotExceeded")
     clock, refusals, step = throttled_after(half, *[refused] * 20, hang_up, refused)
     halves = replace(SESSION, splits=plan_ranges(ROWS, 2))
@@ -176,15 +176,15 @@ def test_a_break_after_many_refusals_is_the_first_failure():
     assert refusals[0] == 23
 
 
-def test_splits_waiting_for_the_consumer_release_connections_for_throttled_ones():
-    """One place for two requests: the first to get it may continue only after the other had it."""
+def test_splits_that_wait_for_the_consumer_free_their_connections_for_throttled_splits():
+    """Two requests share one slot; the first to get it continues after the other had it."""
     taken, full = threading.Lock(), threading.Event()
     refused = fail(429, "SlotExceeded")
 
     def step(line, seen) -> None:
         split = asked_split(seen)
         if split.offset == 0 and not full.wait(10):
-            raise AssertionError("the other split was never served")
+            raise AssertionError("the other split was not requested")
         if not taken.acquire(blocking=False):
             refused(line, seen)
             return
@@ -208,24 +208,15 @@ def test_splits_waiting_for_the_consumer_release_connections_for_throttled_ones(
     assert any("closed its connection" in event for event in tracker.snapshot().events)
 
 
-def test_a_service_that_throttles_all_requests_soon_raises_an_error():
+@pytest.mark.parametrize(("attempts", "workers", "most"), [(3, None, 3 * SPLITS), (1, 1, 1)])
+def test_a_service_that_throttles_all_requests_soon_raises_an_error(attempts, workers, most):
     with (
         Service(ReadRows=[fail(429, "SlotExceeded")]) as service,
-        service.client(retry=RetryPolicy(max_attempts=3)) as storage,
+        service.client(retry=RetryPolicy(max_attempts=attempts)) as storage,
         pytest.raises(ThrottledError),
     ):
-        list(iter_batches(storage, SESSION))
-    assert len(service.calls["ReadRows"]) <= 3 * SPLITS
-
-
-def test_a_policy_of_one_attempt_is_respected():
-    with (
-        Service(ReadRows=[fail(429, "SlotExceeded")]) as service,
-        service.client(retry=RetryPolicy(max_attempts=1)) as storage,
-        pytest.raises(ThrottledError),
-    ):
-        list(iter_batches(storage, SESSION, workers=1))
-    assert len(service.calls["ReadRows"]) == 1
+        list(iter_batches(storage, SESSION, workers=workers))
+    assert len(service.calls["ReadRows"]) <= most
 
 
 @settings(max_examples=40)
@@ -264,7 +255,7 @@ def test_changing_concurrency_changes_neither_order_nor_items(
     assert found == wanted if ordered else sorted(found) == sorted(wanted)
 
 
-def test_no_more_jobs_run_than_there_are_workers():
+def test_at_most_one_job_per_worker_runs_at_a_time():
     concurrency, running, most = AdaptiveConcurrency(4), [], []
     for _ in range(9):
         concurrency.refused()
@@ -310,9 +301,9 @@ def test_concurrency_falls_to_one_and_rises_to_the_maximum():
 @pytest.mark.parametrize(
     ("asked", "wanted"),
     [({}, READ_WORKERS), ({"workers": 3}, 3), ({"read_ahead": 2**20}, DEFAULT_WORKERS)],
-    ids=["by default", "asked for", "little room"],
+    ids=["by default", "requested", "small buffer"],
 )
-def test_a_read_begins_with_all_its_workers_and_never_has_more(asked, wanted):
+def test_a_read_starts_all_its_workers_and_never_more(asked, wanted):
     everybody = threading.Barrier(wanted, timeout=20)
     begun = itertools.count(1)
 

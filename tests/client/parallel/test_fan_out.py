@@ -27,7 +27,7 @@ def jobs_of(lists):
     total_bytes=st.none() | st.integers(0, 300),
     ordered=st.booleans(),
 )
-def test_no_item_is_lost_or_repeated_and_the_order_is_kept_on_request(
+def test_no_item_is_lost_or_repeated_and_the_order_is_preserved_on_request(
     lists, workers, max_bytes, total_bytes, ordered
 ):
     items = list(
@@ -54,7 +54,7 @@ def test_no_item_is_lost_or_repeated_and_the_order_is_kept_on_request(
         ({"total_bytes": 100}, 9, 14),
     ],
 )
-def test_a_budget_bounds_what_waits_or_what_waits_and_was_taken(budget, taken, made_at_most):
+def test_a_budget_limits_buffered_or_buffered_and_consumed_bytes(budget, taken, made_at_most):
     made = []
 
     def job(token):
@@ -72,7 +72,7 @@ def test_a_budget_bounds_what_waits_or_what_waits_and_was_taken(budget, taken, m
     items.close()
 
 
-def test_an_error_of_a_later_job_waits_for_its_turn_when_ordered():
+def test_in_an_ordered_fan_out_an_error_is_raised_after_the_items_of_earlier_jobs():
     failed = threading.Event()
 
     def good(token):
@@ -91,7 +91,7 @@ def test_an_error_of_a_later_job_waits_for_its_turn_when_ordered():
         next(items)
 
 
-def test_an_unordered_error_is_raised_immediately():
+def test_in_an_unordered_fan_out_an_error_is_raised_immediately():
     def endless(token):
         while not token.wait(0.01):
             pass
@@ -179,7 +179,7 @@ def test_an_interrupt_in_the_consumer_ends_the_workers():
     assert [t for t in running() if t.name.startswith("odps_nb-worker")] == []
 
 
-def test_only_a_few_jobs_are_taken_in_advance():
+def test_only_a_few_jobs_are_created_in_advance():
     taken = []
 
     def job(token):
@@ -196,7 +196,7 @@ def test_only_a_few_jobs_are_taken_in_advance():
     assert len(taken) < 20
 
 
-def test_an_error_while_creating_a_job_is_raised_in_its_turn():
+def test_an_error_while_creating_a_job_is_raised_after_the_items_of_earlier_jobs():
     def jobs():
         for number in range(6):
             yield lambda token, number=number: iter([number])
@@ -208,7 +208,7 @@ def test_an_error_while_creating_a_job_is_raised_in_its_turn():
         next(items)
 
 
-def test_a_pool_without_more_threads_continues_with_the_running_ones(monkeypatch):
+def test_if_no_thread_can_be_started_the_running_threads_continue(monkeypatch):
     start, started = threading.Thread.start, []
 
     def start_two(thread):

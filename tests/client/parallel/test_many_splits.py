@@ -32,7 +32,7 @@ def opened(*answers: ReadSessionAnswer, **plan) -> tuple[ReadSession, Service]:
 
 
 @pytest.mark.parametrize("size", [10 * PETABYTE, None])
-def test_splits_grow_if_there_would_be_too_many(size: int | None):
+def test_splits_grow_if_their_number_would_exceed_the_maximum(size: int | None):
     session, _ = opened(replace(HUGE, estimated_size=size))
     assert len(session.splits) == DEFAULT_SPLITS == 100_000
     assert session.row_count == ROWS
@@ -78,6 +78,6 @@ def test_too_many_splits_are_refused_before_they_fill_the_memory(
     assert "split_bytes=" in str(caught.value.hint)
 
 
-def test_more_splits_than_rows_are_read_without_overhead():
+def test_a_session_has_at_most_one_split_for_each_row():
     session, _ = opened(replace(HUGE, record_count=5), splits=10**9)
     assert len(session.splits) == 5

@@ -55,7 +55,7 @@ def test_unordered_concurrent_splits_return_every_row_once():
 
 @pytest.mark.parametrize("workers", [1, 2, 8])
 @pytest.mark.parametrize("read_ahead", [1, 10**9])
-def test_broken_concurrent_splits_resume(workers, read_ahead):
+def test_broken_splits_of_a_concurrent_read_resume(workers, read_ahead):
     steps = [cut_rows(0.5), hang_up, fail(503, "ServiceUnavailable"), cut_rows(0.9), serve_rows]
     with Service(ReadRows=steps) as service, service.client() as storage:
         batches = iter_batches(storage, SESSION, workers=workers, read_ahead=read_ahead)
@@ -63,7 +63,7 @@ def test_broken_concurrent_splits_resume(workers, read_ahead):
 
 
 @pytest.mark.parametrize("ordered", [True, False])
-def test_one_failing_split_fails_the_read(ordered):
+def test_a_failing_split_ends_the_read_with_an_error(ordered):
     def step(line, seen) -> None:
         split = asked_split(seen)
         if split.offset == 50:
@@ -76,7 +76,7 @@ def test_one_failing_split_fails_the_read(ordered):
     assert "rows 50…75 of p.t" in caught.value.notes[0]
 
 
-def test_a_limit_stops_early_and_closes_everything():
+def test_a_limit_ends_the_read_early_and_closes_all_connections():
     with Service(ReadRows=[serve_rows]) as service, service.client() as storage:
         assert ids(iter_batches(storage, SESSION, limit=13)) == list(range(13))
         assert ids(iter_batches(storage, SESSION, limit=0)) == []
@@ -121,7 +121,7 @@ def test_cancelling_stops_every_split_immediately(workers):
         canceller.join(10)
 
 
-def test_leaving_the_iterator_ends_threads_and_connections():
+def test_closing_the_iterator_ends_threads_and_connections():
     with (
         Service(ReadRows=[serve_rows]) as service,
         service.client(read_timeout=60.0) as storage,
@@ -147,7 +147,7 @@ def test_a_read_beyond_max_bytes_stops_before_the_excess_batch(workers):
     assert [t.name for t in running() if t.name.startswith("odps_nb-worker")] == []
 
 
-def test_a_limit_of_rows_may_keep_a_read_within_its_bytes():
+def test_a_row_limit_can_keep_a_read_within_its_maximum_bytes():
     with Service(ReadRows=[serve_rows]) as service, service.client() as storage:
         first = next(iter(iter_batches(storage, SESSION)))
         batches = iter_batches(
@@ -182,7 +182,7 @@ def test_the_requested_batch_size_is_within_the_limits_of_the_service(asked, sen
     assert (call.max_batch_rows, call.max_batch_raw_size) == (20_000, sent)
 
 
-def test_an_incomplete_preview_is_requested_again():
+def test_a_truncated_preview_is_requested_again():
     body = ipc(numbers(0, 5))
     with Service(Preview=[cut(body, len(body) - 9), raw(body)]) as service:
         table = fetch_preview(service.storage, Preview(table=TABLE, limit=5))
@@ -209,7 +209,7 @@ def test_a_tracker_ends_with_the_number_of_returned_rows(taken):
     assert seen.decoded_bytes >= 8 * rows  # the bytes received are counted
 
 
-def test_rows_that_are_refused_for_their_size_are_not_counted():
+def test_rows_beyond_max_bytes_are_not_counted():
     tracker = ProgressTracker("read", "t")
     with Service(ReadRows=[serve_rows]) as service, pytest.raises(LimitExceededError):
         list(iter_batches(service.storage, SESSION, max_bytes=1, tracker=tracker))

@@ -102,8 +102,7 @@ def test_rows_that_compress_well_are_decoded_a_piece_at_a_time(coding):
             peak = tracemalloc.get_traced_memory()[1]
         finally:
             tracemalloc.stop()
-    # of 192 MiB: a piece of 8, the rest of the previous piece, a batch; lz4 needs nine times its
-    # output
+    # a piece of 8 MiB, the rest of the previous piece, and a batch; LZ4 needs nine times as much
     assert peak < 96 * 2**20
 
 
@@ -202,13 +201,13 @@ def test_a_header_that_contradicts_the_body_raises_an_error():
         RowStream(response)
 
 
-def test_a_message_over_the_limit_is_refused_before_it_is_read():
+def test_an_arrow_message_over_the_limit_is_refused_before_reading_it():
     with Opened(WHOLE) as response, pytest.raises(LimitExceededError) as caught:
         read_all(response, max_message=64)
     assert caught.value.limit == 64
 
 
-def test_after_close_no_batch_is_returned():
+def test_a_closed_reader_returns_no_batch():
     with Opened(WHOLE) as response:
         stream = RowStream(response)
         assert ids([stream.next()]) == list(range(10))
@@ -218,7 +217,7 @@ def test_after_close_no_batch_is_returned():
             stream.next()
 
 
-def test_a_stream_that_ends_between_two_batches_is_truncated():
+def test_a_stream_that_ends_between_two_batches_is_reported_as_truncated():
     sink = pa.BufferOutputStream()
     writer = pa.ipc.new_stream(sink, TABLE.schema)
     writer.write_table(TABLE)
@@ -280,7 +279,7 @@ def test_an_error_document_at_a_message_boundary_is_raised(place, coding):
 
 
 @pytest.mark.parametrize("page", [b"<p>sign in</p>", b'{"wifi": "sign in"}', b"{\x00\xff\xff"])
-def test_an_error_body_of_another_server_is_not_reported_as_the_service_s(page):
+def test_an_error_of_another_server_is_not_reported_as_an_error_of_the_service(page):
     with Opened(page) as response, pytest.raises(FramingError, match="which is not Arrow"):
         RowStream(response)
     with Opened(WHOLE[:-8] + page) as response, pytest.raises(ProtocolError):

@@ -103,7 +103,7 @@ def test_batches_without_char_and_values_without_blanks_are_not_copied() -> None
     ]
 
 
-def test_padding_counts_characters() -> None:
+def test_char_padding_counts_characters_and_not_bytes() -> None:
     chars = char_columns(["c"], parse_columns("c char(4)"))
     batch = pa.record_batch({"c": ["", "é", "𝄞𝄞𝄞𝄞", None]})
     assert padded(batch, chars).column(0).to_pylist() == ["    ", "é   ", "𝄞𝄞𝄞𝄞", None]

@@ -1,4 +1,4 @@
-"""Arbitrary bytes as rows from a service: valid values, or an error of odps_nb."""
+"""Arbitrary bytes in place of rows give valid values or an odps_nb error."""
 
 from __future__ import annotations
 
@@ -282,18 +282,18 @@ def test_every_arrow_form_of_a_column_is_accepted(columns, came):
 
 @pytest.mark.parametrize("kind", [pa.binary(), pa.large_binary()], ids=str)
 @pytest.mark.parametrize("columns", ["s varchar(9)", "s string", "s char(9)"])
-def test_text_that_arrives_as_bytes_is_text(columns, kind):
+def test_text_sent_as_bytes_becomes_text(columns, kind):
     came = pa.table({"s": WORDS.cast(kind)})
     text = pa.string() if kind == pa.binary() else pa.large_string()
     assert split_of(columns, came).equals(pa.table({"s": WORDS.cast(text)}))
 
 
-def test_columns_in_another_order_arrive_in_that_of_the_session():
+def test_columns_sent_in_another_order_are_returned_in_the_order_of_the_session():
     came = pa.table({"s": WORDS, "id": IDS})
     assert split_of("id bigint, s string", came).column_names == ["id", "s"]
 
 
-def test_with_a_selection_the_stream_may_have_more_columns():
+def test_the_stream_of_a_read_with_selected_columns_may_have_more_columns():
     came = pa.table({"more": IDS, "s": WORDS, "id": IDS})
     assert split_of("id bigint, s string", came, columns=("id",)).column_names == ["id"]
     with pytest.raises(FramingError, match="int64"):

@@ -59,7 +59,7 @@ def test_versions_that_replaced_rows_are_refused_or_skipped(
     assert ids(odps, session) == [3]
 
 
-def test_versions_do_not_go_backwards(table: TableName) -> None:
+def test_a_range_of_versions_whose_end_precedes_its_start_is_refused(table: TableName) -> None:
     with pytest.raises(ArgumentError, match="must be in ascending order"):
         ReadPlan(table=table, versions=(4, 3))
 

@@ -66,7 +66,7 @@ def serve_half(line, seen) -> None:
     raise ConnectionError
 
 
-def test_a_session_with_enough_time_left_is_not_refreshed():
+def test_a_read_does_not_refresh_a_session_with_enough_time_left():
     with Service(ReadRows=[serve]) as service, service.client(clock=Clock(NOW)) as storage:
         assert ids(iter_batches(storage, session_until(24 * HOUR))) == list(range(ROWS))
     assert "GetReadSession" not in service.calls
@@ -141,7 +141,7 @@ def test_later_requests_use_the_newest_route_token():
         refreshed(9 * HOUR, status=SessionStatus.EXPIRED),
         give(ReadSessionAnswer(session_id="another", schema=SCHEMA)),
     ],
-    ids=["refused", "503", "broken", "rubbish", "over", "another"],
+    ids=["refused", "503", "broken", "invalid", "expired", "another"],
 )
 def test_a_failed_refresh_does_not_end_a_read_and_is_retried_later(trouble):
     clock = Clock(NOW)
@@ -165,9 +165,9 @@ def test_a_failed_refresh_does_not_end_a_read_and_is_retried_later(trouble):
         (fail(400, "InvalidParameter"), 1),
         (refreshed(9 * HOUR, status=SessionStatus.EXPIRED), 1),
     ],
-    ids=["503", "broken", "refused", "over"],
+    ids=["503", "broken", "refused", "expired"],
 )
-def test_in_the_last_minute_a_refresh_is_tried_three_times(trouble, times):
+def test_a_refresh_in_the_last_minute_is_attempted_three_times(trouble, times):
     """There may be no later chance: a slow consumer may return after the expiry."""
     with (
         Service(ReadRows=[serve], GetReadSession=[trouble]) as service,
@@ -230,7 +230,7 @@ def test_without_a_thread_for_a_refresh_a_reading_thread_sends_it(monkeypatch):
     assert len(service.calls["GetReadSession"]) == 1
 
 
-def test_reads_of_an_expired_session_raise_an_error():
+def test_a_read_of_an_expired_session_raises_an_error():
     with (
         Service(
             ReadRows=[fail(404, "NoSuchSession")], GetReadSession=[fail(404, "NoSuchSession")]
@@ -317,10 +317,10 @@ def test_a_hanging_refresh_blocks_neither_received_rows_nor_the_end_of_a_read(mo
         assert "odps_nb-keeper" not in [thread.name for thread in running()]
 
 
-def test_waiting_does_not_refresh_a_session_with_enough_time_left():
+def test_a_waiting_consumer_does_not_refresh_a_session_with_enough_time_left():
     with Service(ReadRows=[serve]) as service, service.client(clock=Clock(NOW)) as storage:
         rested = threading.Event()
-        rows = RestingRows(iter_split(storage, session_until(24 * HOUR), RowRangeSplit(0, 80)))
+        rows = PausingRows(iter_split(storage, session_until(24 * HOUR), RowRangeSplit(0, 80)))
         rows.after(3, rested.set)
         items = fan_out([lambda token: rows, lambda token: iter(())], size=len, max_bytes=0)
         got = ids([next(items)])
@@ -330,8 +330,8 @@ def test_waiting_does_not_refresh_a_session_with_enough_time_left():
     assert "GetReadSession" not in service.calls
 
 
-class RestingRows:
-    """Forwards everything, and calls a function at one of the pauses."""
+class PausingRows:
+    """Forwards all calls, and calls a function at one of the reader's pauses."""
 
     def __init__(self, rows) -> None:
         self.rows, self.rests = rows, itertools.count(1)

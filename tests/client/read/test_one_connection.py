@@ -30,7 +30,7 @@ def test_broken_splits_resume_at_the_exact_row() -> None:
 
 
 @pytest.mark.parametrize("faults", [[], [cut_rows(0.3), cut_rows(0.9)]])
-def test_adjacent_ranges_may_be_one_request(faults: list[Any]) -> None:
+def test_adjacent_ranges_can_be_one_request(faults: list[Any]) -> None:
     with Service(ReadRows=[*faults, serve_rows]) as service, service.client() as storage:
         storage.quickest = 0.0
         with ProgressTracker("read", "t") as tracker:
@@ -42,7 +42,7 @@ def test_adjacent_ranges_may_be_one_request(faults: list[Any]) -> None:
         assert (split.rows, split.rows_total, split.done) == (ROWS, ROWS, True)
 
 
-def test_ranges_of_a_remote_service_are_never_joined() -> None:
+def test_ranges_of_a_remote_service_are_separate_requests() -> None:
     with Service(ReadRows=[serve_rows]) as service, service.client() as storage:
         storage.quickest = HERE_SECONDS
         assert sorted(ids(iter_batches(storage, SESSION, join=True))) == [*range(ROWS)]

@@ -96,7 +96,7 @@ def test_truncation_near_every_message_boundary_is_recovered():
         raw(b"not arrow at all"),
         raw(b""),
     ],
-    ids=["hang up", "503", "429", "rubbish", "empty"],
+    ids=["hang up", "503", "429", "invalid bytes", "empty"],
 )
 def test_a_failure_before_the_first_row_is_retried(trouble):
     got, _, tracker = split_of(trouble, trouble, serve_rows)
@@ -177,12 +177,12 @@ def test_a_stream_with_too_many_rows_raises_an_error():
         split_of(raw(ipc(numbers(20, 81), rows=61)), retry=RetryPolicy(max_attempts=1))
 
 
-def test_failures_without_progress_end():
+def test_a_split_that_fails_without_progress_raises_an_error():
     with pytest.raises(ServiceError):
         split_of(fail(500, "InternalServerError"), retry=RetryPolicy(max_attempts=3))
 
 
-def test_progress_restarts_the_deadline():
+def test_received_rows_restart_the_retry_deadline():
     steps = [hang_up, cut_rows(0.6), hang_up, cut_rows(0.6), hang_up]
     got, service, _ = split_of(*steps, serve_rows, retry=RetryPolicy(max_attempts=3))
     assert got == list(range(20, 80))
@@ -190,14 +190,14 @@ def test_progress_restarts_the_deadline():
 
 
 @pytest.mark.parametrize("code", ["NoSuchSession", "SessionExpired"])
-def test_an_expired_session_is_never_continued_on_another_one(code):
+def test_a_read_of_an_expired_session_does_not_continue_in_another_session(code):
     """Evidence 175: an expired session reports EXPIRED or causes an error."""
     with pytest.raises(SessionExpiredError) as caught:
         split_of(cut_rows(0.5), fail(404, code))
     assert caught.value.request_id == "req-1"
 
 
-def test_a_schema_that_changes_during_the_read_raises_an_error():
+def test_a_schema_that_changes_during_a_read_raises_an_error():
     required = pa.schema([pa.field("id", pa.int64(), nullable=False)])
     other = numbers(40, 80).cast(required)
     with pytest.raises(FramingError, match="the columns differ between two streams"):
@@ -216,7 +216,7 @@ def test_an_empty_split_needs_no_request():
     assert service.seen == []
 
 
-def test_leaving_a_split_early_closes_its_connection():
+def test_closing_the_iterator_of_a_split_closes_its_connection():
     gone = threading.Event()
 
     def endless(line, seen) -> None:

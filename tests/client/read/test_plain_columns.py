@@ -67,7 +67,7 @@ COUNTS = pa.array([-1, None, 1706695200000], pa.int64())
 
 @pytest.mark.parametrize("zone", ZONES)
 @pytest.mark.parametrize("kind", ["datetime", "timestamp", "timestamp_ntz"])
-def test_a_time_keeps_its_number_and_loses_its_zone(kind, zone):
+def test_a_time_zone_is_removed_without_changing_the_time(kind, zone):
     """Evidence 151: the zone's name changes no value; that of a TIMESTAMP_NTZ is dropped too."""
     came = COUNTS.view(pa.timestamp("ms", zone))
     expected = pa.table({"t": COUNTS.view(pa.timestamp("ms"))})
@@ -159,7 +159,7 @@ def stream(batches: list[pa.RecordBatch], *, deltas: bool) -> bytes:
 @pytest.mark.parametrize("deltas", [True, False])
 @pytest.mark.parametrize("index", [pa.int8(), pa.uint16(), pa.int32(), pa.int64()], ids=str)
 @pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.binary()], ids=str)
-def test_dictionaries_that_grow_or_are_replaced_become_plain_text(kind, index, deltas):
+def test_a_dictionary_that_grows_or_is_replaced_becomes_plain_text(kind, index, deltas):
     """Evidence 173: each batch has its own dictionary, or extends that of the previous batch."""
     dictionaries = [["a", ""], ["a", "", "ü"], ["a", "", "ü", None]]
     if not deltas:
@@ -181,7 +181,7 @@ def test_dictionaries_that_grow_or_are_replaced_become_plain_text(kind, index, d
     assert found.equals(pa.table({"s": pa.array(expected, pa.string()).cast(kind)}))
 
 
-def test_dictionaries_inside_of_nested_values_become_plain():
+def test_nested_dictionaries_become_plain_values():
     """Evidence 173, in ARRAY, MAP and STRUCT; also dictionaries of numbers and times."""
     words = pa.array(["x", None, "y", "x"]).dictionary_encode()
     times = pa.array([1, 1, None, 2], pa.timestamp("ns", "PRC")).dictionary_encode()
@@ -245,7 +245,7 @@ def test_a_small_dictionary_that_expands_too_much_is_refused():
     assert fits.apply(batch)["s"].type == pa.string()
 
 
-def test_an_index_outside_of_its_dictionary_is_reported_as_damage():
+def test_a_dictionary_index_out_of_range_is_reported_as_damage():
     array = pa.DictionaryArray.from_arrays(pa.array([0, 9, 1]), pa.array(["a", "b"]), safe=False)
     with pytest.raises(FramingError, match="damaged"):
         read("s string", sent(s=array))
@@ -261,7 +261,7 @@ def seconds_of(nanos: int | None) -> dict[str, int] | None:
 
 
 @pytest.mark.parametrize("kind", ["timestamp", "timestamp_ntz"])
-def test_seconds_and_nanoseconds_are_a_timestamp(kind):
+def test_a_struct_of_seconds_and_nanoseconds_becomes_a_timestamp(kind):
     """Evidence 173: up to the ends of int64's range, with nulls, before and after 1970."""
     nanos = [*NANOS, -(2**63), None]
     came = pa.array(list(map(seconds_of, nanos)), SEC_NANO)
@@ -283,14 +283,14 @@ def test_digits_below_the_unit_are_rounded_down():
     assert found.cast(pa.int64()).to_pylist() == [-1, 0, None, *(m // 1000 for m in micros)]
 
 
-def test_intervals_may_arrive_as_seconds_and_nanoseconds():
+def test_a_struct_of_seconds_and_nanoseconds_becomes_an_interval():
     came = pa.array([{"sec": -1, "nano": 5}, None, {"sec": 2, "nano": 0}], SEC_NANO)
     found = read("i interval_day_time", sent(i=came))["i"]
     assert found.combine_chunks().equals(pa.array([-999_999_995, None, 2 * 10**9], found.type))
     assert found.type == pa.duration("ns")
 
 
-def test_nested_seconds_and_nanoseconds_are_timestamps():
+def test_nested_structs_of_seconds_and_nanoseconds_become_timestamps():
     """Evidence 173: in ARRAY, MAP and STRUCT; values below a null are ignored."""
     far = pa.StructArray.from_arrays(
         [pa.array([2**62, 1]), pa.array([0, 5], pa.int32())], fields=list(SEC_NANO)
@@ -319,7 +319,7 @@ def test_a_time_outside_of_the_unit_raises_a_typed_error_without_a_retry(nanos):
     assert "timestamp_unit" in caught.value.hint
 
 
-def test_a_struct_of_the_user_stays_a_struct():
+def test_a_struct_column_named_like_a_time_struct_stays_a_struct():
     """Only for a time does the struct mean seconds and nanoseconds: a STRUCT<sec, nano> stays."""
     came = pa.array([{"sec": 1, "nano": 2}] * 3, SEC_NANO)
     assert read("v struct<sec:bigint,nano:int>", sent(v=came))["v"].type == SEC_NANO
@@ -397,7 +397,7 @@ def runs(values: pa.Array, ends: list[int]) -> pa.Array:
     return pa.RunEndEncodedArray.from_arrays(pa.array(ends, pa.int32()), values)
 
 
-def test_views_are_text_and_bytes():
+def test_arrow_views_become_text_and_bytes():
     """Flat and nested, short and long values, with nulls; text of any bytes as in other forms."""
     raws = [b"a", None, b"", b"\xff" * 40]
     texts, long = ["a", None, "", "é" * 40], [["a"], None, [], ["b" * 40, None]]
@@ -433,7 +433,7 @@ def test_views_are_text_and_bytes():
         ("string", pa.array(["a", "b"]).dictionary_encode(), pa.array(["a", "a", "b"])),
     ],
 )
-def test_runs_are_expanded_to_values(promised, values, expected):
+def test_run_end_encoded_columns_become_plain_values(promised, values, expected):
     found = read(f"c {promised}", sent(c=runs(values, [2, 3])))["c"]
     assert found.combine_chunks().equals(expected)
     inside = pa.StructArray.from_arrays([runs(values, [2, 3])], names=["c"])
@@ -479,7 +479,7 @@ def test_nulls_inside_of_nested_values_have_their_type():
     assert (found.type.value_type, found.to_pylist()) == (pa.int64(), [[None], None, []])
 
 
-def test_runs_and_views_of_many_bytes_are_refused():
+def test_run_end_encoded_columns_and_views_that_expand_too_much_are_refused():
     """A few bytes would expand to gigabytes."""
     text = "x" * 1000
     one = pa.array([text], pa.string_view())

@@ -77,7 +77,7 @@ def test_a_split_defined_by_the_service_is_not_divided():
     assert list(pieces) == [(IndexSplit(0), IndexSplit(0)), (IndexSplit(1), IndexSplit(1))]
 
 
-def test_two_large_splits_are_read_by_eight_connections_and_shown_as_two():
+def test_two_large_splits_are_read_by_eight_connections_and_displayed_as_two_splits():
     together, tracker = threading.Barrier(8, timeout=20), ProgressTracker("read", "t")
 
     def step(line, seen) -> None:
@@ -105,7 +105,7 @@ def test_a_split_is_incomplete_until_its_last_piece_is_read():
     assert tracker.snapshot().splits[0].done
 
 
-def test_unselected_columns_do_not_affect_pieces_of_a_limit():
+def test_a_limit_is_not_divided_into_pieces_because_of_unselected_columns():
     limited = replace(LARGE, splits=(RowRangeSplit(0, 8),), row_count=8, limit=8)
 
     def step(line, seen) -> None:
@@ -117,7 +117,7 @@ def test_unselected_columns_do_not_affect_pieces_of_a_limit():
     assert [call.split for call in service.calls["ReadRows"]] == [RowRangeSplit(0, 8)]
 
 
-def test_the_size_estimate_of_a_table_is_not_used_for_some_of_its_columns():
+def test_the_size_estimate_of_a_table_is_not_used_for_selected_columns():
     few = replace(LARGE, selects=True)
 
     def step(line, seen) -> None:
@@ -129,7 +129,7 @@ def test_the_size_estimate_of_a_table_is_not_used_for_some_of_its_columns():
     assert sorted(call.split.count for call in service.calls["ReadRows"]) == [48, 48]
 
 
-def test_piece_sizes_of_some_columns_follow_their_types():
+def test_piece_sizes_for_selected_columns_are_based_on_column_types():
     """The estimate may include all columns; pieces based on it would be a quarter of the size."""
     chosen = TableSchema(columns=parse_columns("id bigint, quantity int, shipped date"))
     rows = 4 * piece_bytes(DEFAULT_MAX_BYTES) // 16

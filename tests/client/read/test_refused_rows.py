@@ -45,7 +45,7 @@ def test_an_unknown_error_code_in_place_of_rows_is_shown(body: bytes) -> None:
     assert (type(error), error.code, error.message) == (ServiceError, "Odd", "an odd reason")
 
 
-def test_an_error_after_some_rows_is_that_error() -> None:
+def test_an_error_after_some_rows_is_raised_unchanged() -> None:
     with Service(ReadRows=[raw(ipc(numbers(20, 40))[:-8] + UNKNOWN)]) as service:
         with service.client() as storage:
             batches = iter_split(storage, SESSION, RowRangeSplit(20, 60))
@@ -72,7 +72,7 @@ def test_an_error_in_a_content_coding_is_read(status: int, coding) -> None:
     assert (type(error), error.message) == (InvalidRequestError, OVERFLOW)
 
 
-def test_a_table_name_like_a_timeout_is_not_retried() -> None:
+def test_an_error_whose_table_name_contains_timeout_is_not_retried() -> None:
     """Evidence 162: the word causes a retry if the code does not say otherwise."""
     error = refused(fail(404, "NoSuchTable", "Table not found: p.otstimeout_log"))
     assert type(error) is NotFoundError

@@ -72,7 +72,7 @@ def test_small_filtered_splits_are_row_ranges(asked):
     assert session.row_count is None
 
 
-def test_a_filter_without_predicate_reads_counted_ranges():
+def test_a_filter_that_cannot_be_pushed_down_reads_row_ranges():
     session, service = opened(ANSWER, where="id + 0 > 3", schema=SCHEMA)
     (request,) = service.calls["CreateReadSession"]
     assert (request.split_mode, request.filter_predicate) == (SplitMode.ROW_OFFSET, "")
@@ -90,7 +90,7 @@ def test_missing_rows_are_detected_before_filtering():
         list(iter_split(storage, session, RowRangeSplit(0, 25)))
 
 
-def test_a_table_that_supports_only_ranges_is_filtered_in_ranges():
+def test_a_table_that_can_only_be_split_by_rows_is_filtered_in_row_ranges():
     with Service(CreateReadSession=[fail(400, "InvalidParameter"), give(ANSWER)]) as service:
         plan = ReadPlan(table=TABLE, where="id > 3", schema=SCHEMA)
         session = open_read_session(service.storage, plan)
@@ -100,12 +100,12 @@ def test_a_table_that_supports_only_ranges_is_filtered_in_ranges():
     assert (session.row_count, session.stored_rows) == (None, 100)
 
 
-def test_a_limit_of_a_filtered_read_leaves_no_rows_unread():
+def test_a_limit_of_a_filtered_read_applies_after_the_filter():
     session, _ = opened(ANSWER, where="id > 3", schema=SCHEMA, splits=4, limit=3)
     assert sum(split.count for split in session.splits) == 100
 
 
-def test_columns_that_only_the_filter_needs_are_read_and_hidden():
+def test_columns_that_only_the_filter_needs_are_read_and_not_returned():
     session, service = opened(
         PARTED, where="note = 'x' and ds > '1'", schema=PARTS, columns=("id",), splits=1
     )
@@ -133,7 +133,7 @@ def test_splits_have_the_requested_number_or_size(plan, lengths):
     assert session.row_count == sum(lengths)
 
 
-def test_an_uncounted_table_is_divided_by_the_service():
+def test_a_table_without_a_row_count_is_split_by_the_service():
     uncounted = ReadSessionAnswer(session_id="s", split_mode=SplitMode.ROW_OFFSET, schema=SCHEMA)
     by_size = ReadSessionAnswer(session_id="s2", splits_count=2, schema=SCHEMA)
     session, _ = opened(uncounted, by_size)
@@ -213,7 +213,7 @@ def test_a_session_whose_metadata_timed_out_is_created_again(failed):
     assert len(service.calls["CreateReadSession"]) == 3
 
 
-def test_a_session_that_fails_for_another_reason_is_created_once():
+def test_a_session_that_fails_for_another_reason_is_not_created_again():
     """Evidence 162: a table name may contain the word."""
     reason = "ODPS-0130131:Table not found - p.otstimeout_log"
     failed = give(ReadSessionAnswer(session_id="s", status=SessionStatus.CRITICAL, message=reason))
@@ -268,12 +268,12 @@ def test_partitions_are_sent_in_the_request():
 @pytest.mark.parametrize(
     "plan", [{"splits": 0}, {"split_bytes": -1}, {"limit": -1}, {"max_batch_rows": 20_001}]
 )
-def test_an_impossible_plan_is_refused(plan):
+def test_contradictory_read_options_are_refused(plan):
     with pytest.raises(ArgumentError):
         ReadPlan(table=TABLE, **plan)
 
 
-def test_a_session_is_a_value_that_may_be_pickled():
+def test_a_session_survives_pickling():
     assert pickle.loads(pickle.dumps(SESSION)) == SESSION
     assert repr(SESSION) == "ReadSession(p.t, 's', 4 splits, rows=100, columns=1)"
 
@@ -289,7 +289,7 @@ def test_a_wrong_estimate_of_the_size_loses_no_rows(size):
     assert sum(split.count for split in session.splits) == session.row_count == 100
 
 
-def test_many_splits_are_planned_at_once():
+def test_a_hundred_thousand_splits_are_planned():
     splits = plan_ranges(10**9 + 7, 100_000)
     assert len(splits) == 100_000
     assert sum(split.count for split in splits) == 10**9 + 7

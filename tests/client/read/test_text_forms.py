@@ -92,14 +92,14 @@ def test_invalid_text_in_every_layout_is_replaced_or_kept_as_bytes_or_named(
 
 
 @pytest.mark.parametrize(("kind", "values", "path", "row"), LAYOUTS, ids=str)
-def test_invalid_bytes_outside_of_rows_never_raise(
+def test_invalid_bytes_outside_of_rows_raise_no_error(
     kind: pa.DataType, values: list[Any], path: str, row: int
 ) -> None:
     batch = pa.record_batch({"c": cells(kind, values)}).slice(0, row)
     assert fitted(batch, TextMode.STRICT).column("c").to_pylist() == decoded(values[:row])
 
 
-def test_bytes_below_a_null_of_a_struct_or_list_never_raise() -> None:
+def test_bytes_below_a_null_of_a_struct_or_list_raise_no_error() -> None:
     member = text_of([BAD, b"a"])
     struct = pa.StructArray.from_arrays([member], ["x"], mask=pa.array([True, False]))
     offsets = pa.array([0, 1, 2], pa.int32())
@@ -110,7 +110,7 @@ def test_bytes_below_a_null_of_a_struct_or_list_never_raise() -> None:
         found.validate(full=True)
 
 
-def test_other_columns_and_metadata_stay() -> None:
+def test_text_modes_keep_other_columns_and_metadata() -> None:
     fields = [pa.field("c", TEXT, metadata={"k": "v"}), pa.field("n", pa.int64(), nullable=False)]
     schema = pa.schema(fields, metadata={"s": "t"})
     batch = pa.record_batch([text_of([BAD]), pa.array([1])], schema=schema)
@@ -121,7 +121,7 @@ def test_other_columns_and_metadata_stay() -> None:
 
 @settings(max_examples=50)
 @given(st.lists(st.none() | st.binary(max_size=5) | st.text(max_size=3).map(str.encode)))
-def test_replacement_matches_python(values: list[bytes | None]) -> None:
+def test_replaced_text_equals_that_of_python(values: list[bytes | None]) -> None:
     batch = pa.record_batch({"c": text_of(values)})
     assert fitted(batch, TextMode.REPLACE).column("c").to_pylist() == decoded(values)
     assert fitted(batch, TextMode.BINARY).column("c").to_pylist() == values
@@ -131,7 +131,7 @@ def test_replacement_matches_python(values: list[bytes | None]) -> None:
     )
 
 
-def test_a_long_value_is_shown_around_the_first_byte_that_is_not_utf8() -> None:
+def test_an_error_quotes_a_long_value_around_its_first_byte_that_is_not_utf8() -> None:
     value = b"x" * 1000 + b"\xff" + b"y" * 1000
     with pytest.raises(ConversionError) as caught:
         fitted(pa.record_batch({"c": text_of([value])}), TextMode.STRICT)
@@ -183,7 +183,7 @@ def test_a_stream_whose_structure_is_damaged_is_read_again() -> None:
         assert len(service.calls["ReadRows"]) > 2
 
 
-def test_only_bytes_over_plain_http_may_change_undetected() -> None:
+def test_only_bodies_over_plain_http_can_change_undetected() -> None:
     class Body(io.BytesIO):
         headers: ClassVar[dict[str, str]] = {}
         request_id = None
@@ -201,7 +201,7 @@ def test_only_bytes_over_plain_http_may_change_undetected() -> None:
         assert len(caught.value.notes) == notes
 
 
-def test_the_reader_of_stream_io_has_the_option() -> None:
+def test_the_reader_of_stream_io_has_the_text_option() -> None:
     body = body_of(text_of([b"a", BAD]))
     for text, shown in (("replace", ["a", "a\ufffd"]), ("binary", [b"a", BAD])):
         with ArrowReader(StreamReader(io.BytesIO(body)), text=text) as reader:
@@ -227,7 +227,7 @@ def test_valid_columns_are_checked_in_one_step(
     if nested:
         kinds = [pa.list_(one), pa.struct([("x", one)]), pa.map_(one, one)]
         wanted = [pa.list_(other), pa.struct([("x", other)]), pa.map_(other, other)]
-    monkeypatch.setattr(forms, "_bad_in", lambda *_: pytest.fail("a cell was looked at"))
+    monkeypatch.setattr(forms, "_bad_in", lambda *_: pytest.fail("a cell was checked alone"))
     for kind, other_kind in zip(kinds, wanted, strict=True):
         value: Any = [("k", "v")] if pa.types.is_map(kind) else {"x": "v"}
         value = value if pa.types.is_nested(kind) and not pa.types.is_list(kind) else "v"

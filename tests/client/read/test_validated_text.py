@@ -57,12 +57,12 @@ def test_damaged_text_is_refused(kind: pa.DataType, ends: list[int], data: bytes
         ([0, 3, 6], "中文".encode()),
     ],
 )
-def test_valid_text_passes(kind: pa.DataType, ends: list[int], data: bytes) -> None:
+def test_valid_text_is_accepted(kind: pa.DataType, ends: list[int], data: bytes) -> None:
     validate(column(kind, ends, data))
     validate(column(kind, ends, data).slice(min(1, len(ends) - 1)))
 
 
-def test_a_wrong_number_of_nulls_is_refused_even_in_ascii_text() -> None:
+def test_a_wrong_null_count_is_refused_even_in_ascii_text() -> None:
     with pytest.raises(pa.ArrowInvalid, match="null_count"):
         validate(column(pa.string(), [0, 1, 2], b"ab", bitmap=b"\x03", nulls=1))
 
@@ -75,7 +75,7 @@ def test_bytes_below_a_null_are_ignored() -> None:
     data=st.binary(max_size=6) | st.text("aé中", max_size=3).map(str.encode),
     within=st.lists(st.integers(0, 8), max_size=4),
 )
-def test_validation_agrees_with_arrow(data: bytes, within: list[int]) -> None:
+def test_text_validation_agrees_with_arrow(data: bytes, within: list[int]) -> None:
     batch = column(pa.string(), [0, *within, len(data)], data)
     try:
         batch.validate(full=True)

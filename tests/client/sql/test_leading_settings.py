@@ -40,7 +40,7 @@ def test_settings_at_the_beginning_are_removed(
 
 
 @pytest.mark.parametrize("above", [" " * 5000, "\t\n" * 5000, "--\n" * 5000, "-- a\n  " * 5000])
-def test_a_query_may_be_indented_and_have_comments_above_it(above: str) -> None:
+def test_a_query_may_follow_blanks_and_comments(above: str) -> None:
     """The run time once doubled with each blank: 24 blanks took seconds."""
     assert split_settings(f"{above}select 1") == ({}, f"{above}select 1")
     assert split_settings(f"{above}set a=1;select 1") == ({"a": "1"}, "select 1")
@@ -85,16 +85,14 @@ def test_a_setting_is_sent_as_text(odps: Connection, value: object, sent: str) -
     "settings",
     ["a=b", [("a", "b")], {"a": None}, {"a": float("nan")}, {"a": [1]}, {1: "b"}, {" ": "b"}],
 )
-def test_other_settings_are_refused(odps: Connection, settings: Any) -> None:
+def test_values_of_other_types_are_refused_as_settings(odps: Connection, settings: Any) -> None:
     for use in (odps.sql, odps.sql_cost):
         with pytest.raises(ArgumentError, match="setting") as caught:
             use("select 1", settings=settings)
         assert caught.value.hint
 
 
-def test_settings_of_the_call_override_those_in_the_text(
-    odps: Connection,
-) -> None:
+def test_settings_of_the_call_override_those_in_the_text(odps: Connection) -> None:
     text = "set odps.sql.timezone=Asia/Tokyo; set my.own=1; select :at as at"
     at = {"at": datetime(2024, 1, 1, tzinfo=UTC)}
     result = odps.sql(text, params=at, settings={"my.own": "2"})

@@ -115,7 +115,7 @@ def test_a_query_in_a_schema_sends_the_schema():
         fail(409, "Conflict", "try later", **{"Retry-After": "2"}),
     ],
 )
-def test_a_lost_response_repeats_the_same_text_and_guid(lost):
+def test_a_lost_response_causes_a_retry_with_the_same_text_and_guid(lost):
     """Evidence 163: two jobs with one Guid are one instance, so the statement runs once."""
     with ControlService(SubmitSql=[lost, lost, submitted()]) as service:
         instance = submit_sql(service.storage, "insert into t select 1", settings={"a": "b"})
@@ -125,7 +125,7 @@ def test_a_lost_response_repeats_the_same_text_and_guid(lost):
     assert first.unique_id
 
 
-def test_a_time_out_repeats_the_same_job():
+def test_a_time_out_causes_a_retry_of_the_same_job():
     """Evidence 163: a request that times out is also a lost response."""
     with (
         ControlService(SubmitSql=[stall, submitted()]) as service,
@@ -161,7 +161,7 @@ NOT_SENT = fail(429, "FlowExceeded")  # the service rejects it before it starts 
         ([hang_up, fail(400, "ParseError", "ODPS-0130161: nope")], False),
     ],
 )
-def test_a_statement_is_in_doubt_only_if_an_attempt_may_have_started_it(script, in_doubt):
+def test_a_statement_is_in_doubt_only_if_an_attempt_may_have_run(script, in_doubt):
     """A rejected text stays rejected; a permission or quota may have changed in the meantime."""
     with (
         ControlService(SubmitSql=script) as service,
@@ -177,7 +177,7 @@ def test_a_statement_is_in_doubt_only_if_an_attempt_may_have_started_it(script, 
 
 
 @pytest.mark.parametrize("before", [[], [hang_up]])
-def test_a_failure_is_heard_at_once_or_the_second_time(before):
+def test_a_failure_is_reported_by_the_first_or_the_repeated_request(before):
     """Evidence 163: the response to the second request is that of the first instance."""
     failed = submitted(result("ODPS-0130161: Parse exception", "Failed"))
     with (
@@ -200,7 +200,7 @@ def test_a_cancel_between_two_requests_reports_that_the_statement_may_run():
     assert caught.value.in_doubt
 
 
-def test_an_interrupted_wait_names_the_instance_and_stops_it():
+def test_an_interrupted_wait_stops_the_query_and_names_the_instance():
     with (
         ControlService(
             SubmitSql=[submitted()], GetInstance=[hang_up], CancelInstance=[hang_up]
@@ -274,7 +274,7 @@ def test_a_cancelled_token_ends_the_wait():
         wait_sql(service.storage, submit_sql(service.storage, "select 1"), cancel=token)
 
 
-def test_leaving_a_running_query_stops_it_on_the_service():
+def test_a_query_that_times_out_in_run_sql_is_cancelled():
     script = {
         "SubmitSql": [submitted()],
         "GetInstance": [RUNNING],
@@ -290,7 +290,7 @@ def test_leaving_a_running_query_stops_it_on_the_service():
     assert caught.value.notes[-1].startswith("if instance i1 writes data")
 
 
-def test_the_error_of_the_wait_is_shown_if_the_query_cannot_be_stopped(caplog):
+def test_if_a_query_cannot_be_stopped_the_error_of_the_wait_is_still_raised(caplog):
     script = {
         "SubmitSql": [submitted()],
         "GetInstance": [RUNNING],
@@ -304,14 +304,14 @@ def test_the_error_of_the_wait_is_shown_if_the_query_cannot_be_stopped(caplog):
     assert any("could not be stopped" in one for one in caplog.messages)
 
 
-def test_cancelling_sends_one_request():
+def test_cancelling_a_query_sends_one_request():
     script = {"SubmitSql": [submitted()], "CancelInstance": [raw(b"")]}
     with ControlService(**script) as service, service.client() as storage:
         cancel_sql(storage, submit_sql(storage, "select 1"))
     assert len(service.calls["CancelInstance"]) == 1
 
 
-def test_a_title_is_one_short_line():
+def test_the_title_of_a_query_is_one_short_line():
     with ControlService(SubmitSql=[submitted()]) as service, service.client() as storage:
         instance = submit_sql(storage, "select\n  1,\n" + "  2,\n" * 100)
     assert "\n" not in instance.title
@@ -331,7 +331,7 @@ def session(rows: int) -> ResultSession:
     )
 
 
-def test_a_result_is_opened_once_it_is_ready():
+def test_opening_a_result_waits_until_it_is_ready():
     answer = InstanceSessionAnswer(download_id="d1", record_count=3, schema=SCHEMA)
     first = InstanceSessionAnswer(download_id="d1", status=SessionStatus.INIT)
     script = {
@@ -345,7 +345,7 @@ def test_a_result_is_opened_once_it_is_ready():
     assert len(service.calls["GetInstanceReadSession"]) == 2
 
 
-def test_a_result_that_is_gone_raises_an_error():
+def test_a_deleted_result_raises_an_error():
     answer = InstanceSessionAnswer(download_id="d1", status=SessionStatus.EXPIRED)
     script = {"SubmitSql": [submitted()], "CreateInstanceReadSession": [give(answer)]}
     with (
@@ -396,7 +396,7 @@ def test_rows_that_are_missing_raise_an_error():
         list(iter_result(service.storage, session(25)))
 
 
-def test_a_limit_requests_no_further_rows():
+def test_a_limited_read_requests_no_further_rows():
     script = {"ReadInstance": [raw(ipc(numbers(0, 5)))]}
     with ControlService(**script) as service, service.client() as storage:
         assert ids(iter_result(storage, session(25), limit=5)) == [0, 1, 2, 3, 4]
@@ -469,13 +469,13 @@ def test_a_page_whose_stream_breaks_resumes_at_its_row():
     assert pages(service) == [(0, 50), (50, 50), (90, 10), (100, 50), (150, 50)]
 
 
-def test_a_limit_of_a_large_result_requests_no_further_pages():
+def test_a_limited_read_of_a_large_result_requests_no_further_pages():
     with ControlService(ReadInstance=[serve_page]) as service, service.client() as storage:
         assert ids(iter_result(storage, session(200), limit=55, page_rows=50)) == list(range(55))
     assert pages(service) == [(0, 27), (27, 28)]
 
 
-def test_leaving_a_large_result_early_stops_its_requests():
+def test_closing_a_large_result_stops_its_requests():
     tracker = ProgressTracker("sql", "q")
     with ControlService(ReadInstance=[serve_page]) as service, service.client() as storage:
         batches = iter_result(

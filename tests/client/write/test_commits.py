@@ -42,7 +42,7 @@ def test_an_unknown_outcome_of_a_commit_is_reported():
     assert "the session had ended before it could be aborted" in notes
 
 
-def test_a_commit_in_doubt_is_a_success_when_the_abort_finds_it_done():
+def test_a_commit_in_doubt_succeeds_if_the_aborted_session_turns_out_committed():
     with Ledger() as service:
         service.faults["CommitWriteSession"].append("lost")
         service.faults["GetWriteSession"].extend(["500"] * 2)
@@ -51,7 +51,7 @@ def test_a_commit_in_doubt_is_a_success_when_the_abort_finds_it_done():
         assert service.log[-2:] == ["AbortWriteSession", "GetWriteSession"]
 
 
-def test_a_commit_in_doubt_has_failed_if_the_session_was_aborted_first():
+def test_a_commit_in_doubt_fails_if_the_session_was_aborted_first():
     with Ledger() as service:
         service.faults["CommitWriteSession"].append("drop")
         service.faults["GetWriteSession"].extend(["500"] * 2)
@@ -62,7 +62,7 @@ def test_a_commit_in_doubt_has_failed_if_the_session_was_aborted_first():
     assert caught.value.notes[-1] == "the write was aborted; none of its rows are in the table"
 
 
-def test_a_refused_commit_raises_an_error_and_aborts():
+def test_a_refused_commit_raises_an_error_and_aborts_the_session():
     with Ledger() as service:
         service.faults["CommitWriteSession"].append("400")
         with pytest.raises(InvalidRequestError):
@@ -70,7 +70,7 @@ def test_a_refused_commit_raises_an_error_and_aborts():
         assert (service.committed, service.status) == (None, "ABORTED")
 
 
-def test_a_session_left_without_a_commit_is_aborted():
+def test_leaving_the_block_without_a_commit_aborts_the_session():
     with (
         Ledger() as service,
         open_write_session(service.storage, TABLE) as session,
@@ -82,7 +82,7 @@ def test_a_session_left_without_a_commit_is_aborted():
 
 
 @pytest.mark.parametrize("when", ["interrupt", "rows", "commit"])
-def test_an_interrupt_and_a_cancellation_abort(when):
+def test_an_interrupt_or_a_cancellation_aborts_the_write(when):
     token = CancelToken()
 
     def rows():
@@ -129,7 +129,7 @@ def test_cancelling_wakes_an_upload_that_waits_for_its_response():
     assert (service.committed, service.status) == (None, "ABORTED")
 
 
-def test_a_failed_abort_is_a_note():
+def test_a_failed_abort_is_noted_in_the_error():
     with Ledger() as service:
         service.faults["WriteRows"].append("400")
         service.faults["AbortWriteSession"].extend(["500"] * 9)

@@ -140,7 +140,7 @@ def test_an_aborted_session_leaves_no_staging_table(odps: Connection, table: Tab
     assert rows(table) == []
 
 
-def test_each_version_of_a_stream_has_its_own_rows(odps: Connection, table: Table) -> None:
+def test_each_version_of_a_stream_has_separate_rows(odps: Connection, table: Table) -> None:
     with table.open_write() as session:
         failed = session.open_stream("one")
         failed.write(pa.table({"id": [2], "p": ["b"]}))

@@ -56,7 +56,7 @@ def test_handles_and_receipts_can_be_sent_between_processes():
     assert service.calls["CommitWriteSession"][0].streams == (("task-0", 3), ("task-1", 3))
 
 
-def test_a_commit_needs_every_stream_closed():
+def test_a_commit_is_refused_while_a_stream_is_open():
     with Ledger() as service, open_write_session(service.storage, TABLE) as session:
         stream = session.open_stream()
         stream.write(batches())
@@ -137,7 +137,7 @@ def test_no_repr_shows_a_secret():
         assert repr(stream) == "<WriteStream 0 version 1, 0 rows, open>"
 
 
-def test_endless_silence_raises_a_timeout_and_is_not_a_commit():
+def test_a_silent_server_raises_a_timeout_and_nothing_is_committed():
     with Ledger() as service:
         service.faults["CreateWriteStream"].extend(["stall"] * 3)
         with pytest.raises(RequestTimeoutError):

@@ -50,7 +50,7 @@ def test_rows_are_written_in_parts_and_committed_once(compression):
 
 @pytest.mark.gate(4)
 @pytest.mark.parametrize("fault", PARTS)
-def test_one_fault_in_an_upload_repeats_and_loses_no_rows(fault):
+def test_a_single_fault_in_an_upload_repeats_and_loses_no_rows(fault):
     for place in range(4):
         with Ledger() as service:
             service.faults["WriteRows"].extend([""] * place + [fault])
@@ -99,7 +99,7 @@ def test_a_write_commits_everything_once_or_raises_and_commits_nothing(faults):
             assert service.committed == list(range(ROWS))
 
 
-def test_after_a_silent_upload_the_offset_is_fetched():
+def test_after_an_upload_without_a_response_the_offset_is_fetched():
     with Ledger() as service:
         service.faults["WriteRows"].append("stall")
         assert write(service, read_timeout=0.2) == ROWS
@@ -142,7 +142,7 @@ def test_without_offsets_no_rows_are_sent_twice(fault):
     assert "the write was aborted; none of its rows are in the table" in caught.value.notes
 
 
-def test_without_offset_and_row_count_a_lost_response_ends_the_write():
+def test_without_offset_and_row_count_a_lost_response_ends_the_write_with_an_error():
     with Ledger(counts=False) as service:
         service.faults["WriteRows"].append("drop")
         with pytest.raises(BrokenStreamError) as caught:
@@ -150,7 +150,7 @@ def test_without_offset_and_row_count_a_lost_response_ends_the_write():
     assert "does not report whether the rows arrived" in caught.value.notes[0]
 
 
-def test_another_writer_in_the_stream_is_a_conflict():
+def test_rows_of_another_writer_in_the_stream_raise_a_conflict_error():
     with Ledger() as service:
         service.faults["WriteRows"].append("drop")
         original = service._GetWriteStream
@@ -190,7 +190,7 @@ THROTTLED = ["WriteRows", "CloseWriteStream", "CommitWriteSession"]
 
 
 @pytest.mark.parametrize("name", THROTTLED)
-def test_a_write_that_is_throttled_retries_until_the_deadline_and_not_by_count(name):
+def test_a_throttled_write_retries_until_the_deadline(name):
     """Evidence 161: 429 can also occur in the middle of a write."""
     with Ledger() as service:
         service.faults[name].extend(["429"] * 9)
@@ -199,7 +199,7 @@ def test_a_write_that_is_throttled_retries_until_the_deadline_and_not_by_count(n
 
 
 @pytest.mark.parametrize("name", THROTTLED)
-def test_throttling_beyond_the_deadline_aborts(name):
+def test_throttling_beyond_the_deadline_aborts_the_write(name):
     slept: list[float] = []
     with Ledger() as service:
         service.faults[name].extend(["429"] * 99)
@@ -219,7 +219,7 @@ def test_throttling_beyond_the_deadline_aborts(name):
 
 @settings(max_examples=60)
 @given(sizes=st.lists(st.integers(0, 60), max_size=12), max_bytes=st.integers(8, 300))
-def test_parts_are_bounded_and_lose_nothing(sizes, max_bytes):
+def test_parts_have_a_maximum_size_and_contain_all_rows(sizes, max_bytes):
     edges = list(itertools.accumulate(sizes, initial=0))
     source = [
         pa.record_batch({"id": pa.array(range(low, high), pa.int64())})

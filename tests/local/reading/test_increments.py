@@ -37,23 +37,23 @@ def write(service: Service, *values: int, overwrite: bool = False) -> None:
     writes.commit(session)
 
 
-def added(service: Service, after: int, upto: int, mode: str = "version") -> list[int]:
+def added_rows(service: Service, after: int, upto: int, mode: str = "version") -> list[int]:
     options = {"Mode": mode, "StartVersion": after, "EndVersion": upto}
     request = CreateReadSession(table=NAME, incremental_read=True, incremental_options=options)
     session = service.read_sessions.create(request)
-    found: list[int] = []
+    values: list[int] = []
     for index in range(len(session.ranges)):
         _, batches = service.read_sessions.rows(session, IndexSplit(index))
-        found += [value for batch in batches for value in batch.column(0).to_pylist()]
+        values += [value for batch in batches for value in batch.column(0).to_pylist()]
     service.read_sessions.expire(session.session_id)
-    return found
+    return values
 
 
 def test_the_first_version_is_excluded_and_the_last_is_included(service: Service) -> None:
     for value in range(4):
         write(service, value)
-    assert added(service, 1, 3) == [1, 2]
-    assert added(service, 3, 3) == []
+    assert added_rows(service, 1, 3) == [1, 2]
+    assert added_rows(service, 3, 3) == []
 
 
 def test_an_overwrite_is_refused_or_skipped(service: Service) -> None:
@@ -61,42 +61,42 @@ def test_an_overwrite_is_refused_or_skipped(service: Service) -> None:
     write(service, 2, overwrite=True)
     write(service, 3)
     with pytest.raises(ConflictError, match=r"version 2 of .* replaced rows") as caught:
-        added(service, 1, 3)
+        added_rows(service, 1, 3)
     assert caught.value.code == "VersionReplacedRows"
-    assert added(service, 1, 3, "append") == [3]
-    assert added(service, 2, 3) == [3]
+    assert added_rows(service, 1, 3, "append") == [3]
+    assert added_rows(service, 2, 3) == [3]
 
 
 def test_an_overwrite_of_an_empty_table_is_an_append(service: Service) -> None:
     write(service, 1, overwrite=True)
-    assert added(service, 0, 1) == [1]
+    assert added_rows(service, 0, 1) == [1]
 
 
-def test_rows_replaced_later_are_read_until_their_files_are_gone(service: Service) -> None:
+def test_replaced_rows_are_read_until_their_files_are_deleted(service: Service) -> None:
     write(service, 1)
     write(service, 2)
     reader = service.read_sessions.create(CreateReadSession(table=NAME)).session_id
     write(service, 3, overwrite=True)
     service.tidy()
-    assert added(service, 0, 2) == [1, 2]
+    assert added_rows(service, 0, 2) == [1, 2]
     service.read_sessions.expire(reader)
     service.tidy()
     for mode in ("version", "append"):
         with pytest.raises(NotFoundError, match=r"version 2 of .* no longer stored") as caught:
-            added(service, 1, 2, mode)
+            added_rows(service, 1, 2, mode)
         assert caught.value.code == "NoSuchVersion"
 
 
-def test_a_version_that_only_replaced_needs_no_files(service: Service) -> None:
+def test_an_append_mode_read_skips_overwrites_whose_files_are_deleted(service: Service) -> None:
     write(service, 1)
     write(service, 2, overwrite=True)
     write(service, 3, overwrite=True)
     write(service, 4)
     service.tidy()
-    assert added(service, 1, 4, "append") == [4]
+    assert added_rows(service, 1, 4, "append") == [4]
 
 
-def test_a_dropped_table_leaves_no_marks(service: Service) -> None:
+def test_a_dropped_table_leaves_no_records_of_its_versions(service: Service) -> None:
     write(service, 1)
     write(service, 2, overwrite=True)
     service.snapshots.drop_table(service.catalog.table(NAME))

@@ -125,12 +125,12 @@ def test_columns_are_returned_in_the_requested_order(peer: Peer, days: str) -> N
 
 
 @pytest.mark.parametrize("key", ["h - 1", "h = 2"])
-def test_a_condition_on_partitions_may_be_a_number(peer: Peer, days: str, key: str) -> None:
+def test_a_partition_column_may_be_compared_with_a_number(peer: Peer, days: str, key: str) -> None:
     read = peer.read(days, split_mode=SplitMode.SIZE, filter_predicate=f"{key} and id >= 0")
     assert set(read.column("h").to_pylist()) == {2}
 
 
-def test_a_part_of_a_partition_spec_selects_all_below_it(peer: Peer, days: str) -> None:
+def test_a_partial_partition_spec_selects_all_matching_partitions(peer: Peer, days: str) -> None:
     spec = PartitionSpec.of("ds=a")
     assert set(peer.read(days, partitions=(spec,)).column("ds").to_pylist()) == {"a"}
     with pytest.raises(NotFoundError) as caught:
@@ -138,7 +138,7 @@ def test_a_part_of_a_partition_spec_selects_all_below_it(peer: Peer, days: str) 
     assert caught.value.code == "NoSuchPartition"
 
 
-def test_an_unknown_column_is_named(peer: Peer, plain: str) -> None:
+def test_an_unknown_column_is_named_in_the_error(peer: Peer, plain: str) -> None:
     with pytest.raises(InvalidRequestError, match="'nope'"):
         peer.open_read(plain, data_columns=("nope",))
 
@@ -153,7 +153,7 @@ def test_a_filter_keeps_exactly_the_matching_blocks(
     assert read.column("id").to_pylist() == expected
 
 
-def test_row_ranges_of_a_filtered_session_can_count_kept_rows(fine: Peer) -> None:
+def test_row_ranges_of_a_filtered_session_can_count_only_matching_rows(fine: Peer) -> None:
     days = days_of(fine)
     session = fine.open_read(
         days, split_mode=SplitMode.ROW_OFFSET, filter_predicate="id % 10 = 0 and h = 2"
@@ -176,7 +176,7 @@ def test_a_row_on_which_a_filter_fails_is_reported(peer: Peer, new_table: NewTab
         assert caught.value.request_id
 
 
-def test_a_late_error_in_a_filter_breaks_the_response_and_names_the_row_on_resuming(
+def test_a_late_error_in_a_filter_breaks_the_response_and_the_resumed_request_names_the_value(
     peer: Peer, new_table: NewTable
 ) -> None:
     name = new_table("(id bigint, note string)")
@@ -189,7 +189,7 @@ def test_a_late_error_in_a_filter_breaks_the_response_and_names_the_row_on_resum
         peer.split(name, session.session_id, IndexSplit(0), skip_rows=ONE_GROUP)
 
 
-def test_a_session_is_a_snapshot_of_its_creation(peer: Peer, changing: str) -> None:
+def test_a_read_session_is_a_snapshot_of_the_table(peer: Peer, changing: str) -> None:
     session = peer.open_read(changing, split_mode=SplitMode.ROW_OFFSET)
     peer.write(changing, ROWS.slice(0, 5), overwrite=True)
     read = peer.split(changing, session.session_id, RowRangeSplit(0, 10_000))
@@ -199,7 +199,7 @@ def test_a_session_is_a_snapshot_of_its_creation(peer: Peer, changing: str) -> N
     assert peer.split(changing, session.session_id, RowRangeSplit(0, 10_000)).equals(ROWS)
 
 
-def test_a_session_repeats_its_response(peer: Peer, plain: str) -> None:
+def test_a_session_looked_up_by_its_id_equals_the_created_session(peer: Peer, plain: str) -> None:
     made = peer.open_read(plain, split_number=10 * 2**20)
     again = peer.call(calls.GetReadSession(table=peer.table(plain), session_id=made.session_id))
     assert again == made
@@ -217,7 +217,7 @@ def test_an_unknown_session_is_refused(peer: Peer, plain: str, days: str) -> Non
 
 
 @pytest.mark.parametrize("coding", [Compression.ZSTD, Compression.LZ4])
-def test_our_client_compresses_inside_arrow_and_maxst_around_it(
+def test_odps_nb_compresses_inside_the_arrow_stream_and_maxstorage_compresses_the_body(
     peer: Peer, plain: str, coding: Compression
 ) -> None:
     session = peer.open_read(plain)
@@ -237,7 +237,7 @@ def test_our_client_compresses_inside_arrow_and_maxst_around_it(
     assert len(raw) < len(ROWS.to_batches()[0].serialize())
 
 
-def test_a_stream_ends_with_its_marker_even_when_it_is_empty(peer: Peer, plain: str) -> None:
+def test_an_empty_stream_ends_with_the_end_marker(peer: Peer, plain: str) -> None:
     session = peer.open_read(plain, split_mode=SplitMode.ROW_OFFSET)
     request = calls.ReadRows(
         table=peer.table(plain), session_id=session.session_id, split=RowRangeSplit(0, 0)

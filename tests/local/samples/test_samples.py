@@ -49,7 +49,7 @@ def test_orders_has_two_million_rows_in_eight_days(order_batches):
     assert days == [f"ds=2024-01-0{day}" for day in range(1, 9)]
 
 
-def test_orders_batches_are_valid_and_in_the_declared_types(order_batches):
+def test_batches_of_orders_are_valid_and_have_the_declared_types(order_batches):
     for _, batch in order_batches:
         batch.validate(full=True)
         assert batch.schema == orders.ARROW_SCHEMA
@@ -77,7 +77,7 @@ def test_types_all_has_every_scalar_type():
     }
 
 
-def test_order_ids_count_on_over_the_days(order_batches):
+def test_order_ids_increase_by_one_across_days(order_batches):
     ids = pa.concat_arrays([batch.column("id") for _, batch in order_batches])
     assert ids.null_count == 0
     assert pc.count_distinct(ids).as_py() == len(ids)
@@ -91,13 +91,13 @@ def test_orders_were_created_on_their_day(order_batches):
         assert [day.isoformat() for day in days] == [dict(spec.items)["ds"]]
 
 
-def test_every_nullable_column_of_usual_orders_that_may_be_empty_has_nulls(order_batches):
+def test_orders_have_nulls_in_the_expected_columns(order_batches):
     batch = order_batches[0][1]
     empty = {name for name in batch.schema.names if batch.column(name).null_count}
     assert empty == {"note", "shipped", "shop", "weight", "tags", "attrs", "address"}
 
 
-def test_each_column_of_the_probes_is_null_somewhere_and_extreme_elsewhere(order_batches):
+def test_the_probes_have_nulls_and_extremes_in_each_column(order_batches):
     _, last = order_batches[-1]
     tail = last.slice(last.num_rows - len(PROBES))
     assert tail.column("status").to_pylist() == ["probe"] * len(PROBES)
@@ -110,7 +110,7 @@ def test_each_column_of_the_probes_is_null_somewhere_and_extreme_elsewhere(order
         assert {-(2 ** (bits - 1)), 2 ** (bits - 1) - 1} <= values
 
 
-def test_map_keys_do_not_repeat_within_a_row(order_batches):
+def test_map_keys_are_unique_within_a_row(order_batches):
     attrs = order_batches[0][1].column("attrs").slice(0, 5000).to_pylist()
     filled = [row for row in attrs if row]
     assert len(filled) > 500
@@ -150,7 +150,7 @@ def test_media_names_agree_with_the_blobs():
             assert (row["name"], row["declared"] or "") == (blob.file_name, blob.mime_type)
 
 
-def test_the_bomb_is_small_and_expands_to_a_huge_size():
+def test_the_decompression_bomb_is_a_small_file_and_a_huge_picture():
     bomb = sample_file("144_megapixels.png")
     assert len(bomb) < 20_000
     with warnings.catch_warnings():
@@ -169,7 +169,7 @@ def test_the_pictures_are_complete():
     assert opened >= 15
 
 
-def test_the_pdf_points_at_its_own_objects():
+def test_the_cross_references_of_the_pdf_are_correct():
     data = sample_file("invoice.pdf")
     start = int(data.split(b"startxref\n")[1].split()[0])
     lines = data[start:].split(b"\n")

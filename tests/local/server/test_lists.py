@@ -79,7 +79,7 @@ def test_partitions_are_paged_in_both_orders(peer: Peer, new_table: NewTable) ->
 
 
 def test_only_the_names_of_partitions_can_be_listed(peer: Peer, new_table: NewTable) -> None:
-    """The Java and Go SDKs request them (`getPartitionSpecs`, `GetPartitionValues`)."""
+    """The Java and Go SDKs request only names (`getPartitionSpecs`, `GetPartitionValues`)."""
     name = new_table("(a bigint) PARTITIONED BY (ds string, h bigint)")
     peer.sql(f"ALTER TABLE {name} ADD PARTITION (ds='a', h=1) PARTITION (ds='b', h=2);")
     path = f"{TABLES}/{name}"
@@ -89,7 +89,7 @@ def test_only_the_names_of_partitions_can_be_listed(peer: Peer, new_table: NewTa
 
 
 def test_several_tables_are_described_in_one_request(peer: Peer, new_table: NewTable) -> None:
-    """The Java and Go SDKs send it (`reloadTables`, `BatchLoadTables`)."""
+    """The Java and Go SDKs send this request (`reloadTables`, `BatchLoadTables`)."""
     tables = [new_table("(a bigint)"), new_table("(b string)")]
 
     def query(*tables: str) -> requests.Response:
@@ -170,9 +170,7 @@ def test_a_schema_is_created_once_and_described(schemas: LocalService) -> None:
     ],
 )
 @pytest.mark.parametrize("value", ["x", ""])
-def test_a_list_refuses_filters_that_it_would_ignore(
-    peer: Peer, path: str, key: str, value: str
-) -> None:
+def test_a_list_refuses_unsupported_filters(peer: Peer, path: str, key: str, value: str) -> None:
     path, _, more = path.partition("?")
     given = ((more, ""), (key, value)) if more else ((key, value),)
     answer = peer.send(request(peer, path, *given))
@@ -193,7 +191,7 @@ def test_a_list_refuses_filters_that_it_would_ignore(
         ("GET", "/tenants", "users"),
     ],
 )
-def test_an_unknown_sub_resource_is_not_found(
+def test_a_request_with_an_unknown_sub_resource_returns_not_found(
     peer: Peer, new_table: NewTable, method: str, path: str, key: str
 ) -> None:
     table = new_table("(a bigint)")

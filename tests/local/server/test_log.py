@@ -1,4 +1,4 @@
-"""The service's log: failures, and never a secret."""
+"""The service's log contains failures and no secrets."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from odps_nb.wire import calls
 from odps_nb.wire.signing import Credentials, sign
 from tests.support.service.peer import Peer
 
-# 17 MB: more than one turn of a worker, and more than the buffers of a socket hold
+# 17 MB: more than a worker writes at once, and more than the socket buffers hold
 ROWS = pa.table({"id": pa.array(range(1_200_000)), "note": ["ä"] * 1_200_000})
 WITHIN = 60.0
 
@@ -49,7 +49,7 @@ def request_of(peer: Peer) -> calls.WireRequest:
     return request.encode()
 
 
-def asked(
+def sent_requests(
     service: LocalService, wire: calls.WireRequest, *, version: str = "1.1", times: int = 1
 ) -> socket.socket:
     """Send a number of requests in an HTTP version over a new socket."""
@@ -76,9 +76,9 @@ def asked(
 def test_pipelined_requests_get_responses_in_order(peer: Peer, large: LocalService) -> None:
     """The next response begins before the client has received the end of the previous one."""
     wire = request_of(peer)
-    with asked(large, wire) as link:
-        size = len(one_answer(link))
-    with asked(large, wire, times=3) as link:
+    with sent_requests(large, wire) as link:
+        size = len(read_response(link))
+    with sent_requests(large, wire, times=3) as link:
         for _ in range(3):
             parts, left = [], size
             while left:
@@ -91,7 +91,7 @@ def test_pipelined_requests_get_responses_in_order(peer: Peer, large: LocalServi
             assert rows_in(unchunked(chunked)) == ROWS
 
 
-def one_answer(link: socket.socket) -> bytes:
+def read_response(link: socket.socket) -> bytes:
     found = bytearray()
     while not found.endswith(b"\r\n0\r\n\r\n"):
         found += link.recv(200_000 if len(found) > 1_000_000 else 1000)
@@ -116,7 +116,7 @@ def test_a_long_body_is_complete_and_its_connection_is_reused(peer: Peer) -> Non
 
 
 def test_a_client_of_http_1_0_gets_a_body_without_chunks(peer: Peer, large: LocalService) -> None:
-    with asked(large, request_of(peer), version="1.0") as link:
+    with sent_requests(large, request_of(peer), version="1.0") as link:
         head, _, body = rest(link).partition(b"\r\n\r\n")
     assert b"transfer-encoding" not in head.lower()
     assert rows_in(body) == ROWS
@@ -124,10 +124,10 @@ def test_a_client_of_http_1_0_gets_a_body_without_chunks(peer: Peer, large: Loca
 
 def test_stalled_clients_do_not_block_workers(peer: Peer, large: LocalService) -> None:
     wire = request_of(peer)
-    waiting = [asked(large, wire) for _ in range(40)]  # more than the number of workers
+    waiting = [sent_requests(large, wire) for _ in range(40)]  # more than the number of workers
     try:
         assert rows_in(peer.ok(wire).content) == ROWS
-        for link in waiting:  # slow clients have missed nothing
+        for link in waiting:  # slow clients receive every byte
             while not (part := link.recv(4096)).startswith(b"HTTP/1.1 200"):
                 assert part
     finally:
@@ -136,8 +136,8 @@ def test_stalled_clients_do_not_block_workers(peer: Peer, large: LocalService) -
 
 
 def test_a_slow_client_gets_every_byte(peer: Peer, large: LocalService) -> None:
-    with asked(large, request_of(peer)) as link:
-        found = one_answer(link)
+    with sent_requests(large, request_of(peer)) as link:
+        found = read_response(link)
     head, _, chunked = found.partition(b"\r\n\r\n")
     assert b"transfer-encoding: chunked" in head.lower()
     assert rows_in(unchunked(chunked)) == ROWS
@@ -157,17 +157,17 @@ def unchunked(data: bytes) -> bytes:
         at += 2
 
 
-def test_a_disconnected_client_leaves_nothing_behind(peer: Peer, large: LocalService) -> None:
+def test_a_disconnected_client_leaves_no_open_socket(peer: Peer, large: LocalService) -> None:
     wire = request_of(peer)
     assert rows_in(peer.ok(wire).content) == ROWS
     service = psutil.Process(large.pid)
     before = service.num_fds()
     for _ in range(20):
-        with asked(large, wire) as link:
+        with sent_requests(large, wire) as link:
             assert link.recv(4096)
     give_up = time.monotonic() + WITHIN
     while service.num_fds() > before:
-        assert time.monotonic() < give_up, "the sockets of those who left are open"
+        assert time.monotonic() < give_up, "sockets of disconnected clients are open"
         time.sleep(0.01)
 
 

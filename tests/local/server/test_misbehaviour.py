@@ -25,7 +25,7 @@ BROKEN = (requests.exceptions.ConnectionError, requests.exceptions.ChunkedEncodi
 
 
 @pytest.fixture(scope="module")
-def moody() -> Iterator[LocalService]:
+def faulty_service() -> Iterator[LocalService]:
     with start(samples=False, options=("--misbehave",)) as running:
         peer = Peer(running)
         peer.sql("CREATE TABLE t (a bigint);")
@@ -34,8 +34,8 @@ def moody() -> Iterator[LocalService]:
 
 
 @pytest.fixture
-def peer(moody: LocalService) -> Iterator[Peer]:
-    peer = Peer(moody)
+def peer(faulty_service: LocalService) -> Iterator[Peer]:
+    peer = Peer(faulty_service)
     yield peer
     peer.ok(WireRequest(method="DELETE", path="/misbehaviour"))
     peer.session.close()
@@ -101,7 +101,7 @@ def test_a_stall_lasts_the_configured_time(peer: Peer) -> None:
     assert time.monotonic() - began >= 0.3
 
 
-def test_a_stall_ends_when_the_client_disconnects(peer: Peer, moody: LocalService) -> None:
+def test_a_stall_ends_when_the_client_disconnects(peer: Peer, faulty_service: LocalService) -> None:
     peer.sql("CREATE TABLE large (a bigint);")
     peer.write("large", pa.table({"a": pa.array(range(1_000_000))}))
     session = peer.open_read("large")
@@ -109,18 +109,18 @@ def test_a_stall_ends_when_the_client_disconnects(peer: Peer, moody: LocalServic
     request = calls.ReadRows(
         table=peer.table("large"), session_id=session.session_id, split=IndexSplit(0)
     )
-    service = psutil.Process(moody.pid)
+    service = psutil.Process(faulty_service.pid)
     root = next(Path(file.path).parent for file in service.open_files() if "lock" in file.path)
     for ready in (root / "hot").glob("*.arrow"):
-        ready.unlink()  # these files stay mapped; a Parquet file is open only while it is read
+        ready.unlink()  # mapped files stay open; Parquet files are open only during a read
     before = len(service.open_files())
     with peer.ok(request.encode()) as response:
-        chunks = response.iter_content(1000)  # kept, because its end closes the connection
+        chunks = response.iter_content(1000)  # deleting it would close the connection
         assert next(chunks)
-        assert len(service.open_files()) > before  # it keeps the rows open that it has yet to send
+        assert len(service.open_files()) > before  # the file of unsent rows
     give_up = time.monotonic() + 60
     while len(service.open_files()) > before:
-        assert time.monotonic() < give_up, "rows are held for somebody who has gone"
+        assert time.monotonic() < give_up, "files of a disconnected client are open"
         time.sleep(0.01)
 
 
@@ -152,7 +152,9 @@ def test_invalid_rules_are_refused(peer: Peer) -> None:
             ask(peer, rule)
 
 
-def test_each_other_route_needs_a_signature_whatever_the_host(moody: LocalService) -> None:
+def test_all_routes_except_that_of_fault_rules_need_a_signature(
+    faulty_service: LocalService,
+) -> None:
     paths = [
         "/x",
         "/api/x",
@@ -162,5 +164,5 @@ def test_each_other_route_needs_a_signature_whatever_the_host(moody: LocalServic
     ]
     for path in paths:
         for method in ("GET", "PUT", "POST", "DELETE"):
-            answer = requests.request(method, moody.tunnel_endpoint + path, timeout=10)
+            answer = requests.request(method, faulty_service.tunnel_endpoint + path, timeout=10)
             assert answer.status_code == 401, (method, path)

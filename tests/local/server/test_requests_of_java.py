@@ -1,4 +1,4 @@
-"""What the vendor's Java clients need from the service, without Java.
+"""Responses that the vendor's Java clients need, tested without Java.
 
 ``tests/versions/java_clients.py`` runs the clients themselves. The facts are from their source code
 (odps-sdk-core and odps-sdk-storage-api 0.57.1, odps-jdbc 3.4.2).
@@ -59,7 +59,7 @@ def test_lz4_frames_have_independent_blocks() -> None:
     assert (frame.feed(b"x" * 200_000) + frame.finish())[4] & 0x20
 
 
-def test_the_project_is_its_schema_if_it_has_no_schemas(peer: Peer, new_table: NewTable) -> None:
+def test_a_project_without_schemas_is_its_own_schema(peer: Peer, new_table: NewTable) -> None:
     """`DatabaseMetaData.getTables` of JDBC names the project as the schema."""
     name, project = new_table("(a bigint)"), peer.service.project
     listed = ask(peer, "tables", rest=True, curr_schema=project, expectmarker="true", name=name)
@@ -68,7 +68,7 @@ def test_the_project_is_its_schema_if_it_has_no_schemas(peer: Peer, new_table: N
     assert ask(peer, "tables", rest=True, curr_schema="other").status_code == 404
 
 
-def test_the_document_of_a_table_in_a_schema_names_it() -> None:
+def test_the_document_of_a_table_names_its_schema() -> None:
     """`Table.read` previews the table in the schema of the document."""
     inside = control.TableInfo(name=TableName(project="p", schema="s", table="t"))
     outside = control.TableInfo(name=TableName(project="p", table="t"))

@@ -1,4 +1,4 @@
-"""What Python tools of other authors need from the service, without these tools.
+"""Responses that Python tools of other authors need, tested without the tools.
 
 ``tests/versions/python_tools.py`` runs the tools themselves. The facts are from their source code
 (pyodps_catalog 0.4.0, maxc-cli 0.9.4, alibabacloud-maxcompute-mcp-server 0.1.8) and from the SDKs.
@@ -133,7 +133,7 @@ def ask(peer: Peer, path: str, method: str = "GET", body: str = "", **params: st
     return ElementTree.fromstring(peer.ok(wire).content)
 
 
-def test_grants_are_those_of_the_key(peer: Peer) -> None:
+def test_grants_equal_the_permissions_of_the_key(peer: Peer) -> None:
     user = peer.service.access_id
     for query in ("SHOW GRANTS;", f"show grants for user {user}"):
         body = f"<Authorization><Query>{query}</Query></Authorization>"

@@ -1,4 +1,4 @@
-"""Resources: parts, ranges and invalid requests; the stock clients' own requests are in compat."""
+"""Resources: parts, ranges and invalid requests. tests/compat tests the stock client."""
 
 from __future__ import annotations
 

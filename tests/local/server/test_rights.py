@@ -20,7 +20,7 @@ from odps_nb.local.server.launch import LocalService, start
 from odps_nb.terms import BlobReference, IndexSplit, TableName
 from odps_nb.wire import calls, control
 from odps_nb.wire.calls import v1
-from tests.support.service.commands import refused_in_words, serve_each
+from tests.support.service.commands import check_refusal, serve_each
 from tests.support.service.peer import Peer
 
 KEYS = {
@@ -247,7 +247,7 @@ def test_the_stock_client_is_refused_with_its_own_error(guarded: LocalService) -
     assert [project.name for project in entry.list_projects()] == ["ours"]
 
 
-def test_a_blob_is_read_by_users_who_may_read_its_project(guarded: LocalService) -> None:
+def test_users_who_may_read_a_project_may_read_its_blobs(guarded: LocalService) -> None:
     admin = as_key(guarded, "admin", "theirs")
     session = admin.open_write("hidden")
     admin.open_stream("hidden", session, "0")
@@ -285,11 +285,11 @@ def test_invalid_rights_are_refused_at_the_start(tmp_path: Path) -> None:
         path.chmod(0o600)
         options.append(("--credentials", path))
     for expected, ended in zip(wrong, serve_each(*options), strict=True):
-        refused_in_words(ended, expected)
+        check_refusal(ended, expected)
         assert "my-secret" not in str(ended)
 
 
-def test_clients_see_the_limits_of_a_key(guarded: LocalService) -> None:
+def test_clients_see_the_permissions_of_a_key(guarded: LocalService) -> None:
     """Grants, permissions and the Catalog API show the same rights as refusals do."""
     reader, project = stock(guarded, "reader").get_project(), "projects/ours"
     (grants,) = reader.run_security_query("SHOW GRANTS;")["ACL"].values()

@@ -24,7 +24,7 @@ from odps_nb.local.service import Service
 from odps_nb.terms import IndexSplit
 from odps_nb.wire import calls, control
 from odps_nb.wire.signing import sign
-from tests.support.service.commands import Ended, refused_in_words, serve_each
+from tests.support.service.commands import Ended, check_refusal, serve_each
 from tests.support.service.peer import Peer
 
 
@@ -39,7 +39,7 @@ def wait_until_gone(pid: int, seconds: float = 20) -> bool:
     return True
 
 
-def test_rows_survive_restarts_and_a_kill_and_nothing_else_does(root: Path) -> None:
+def test_only_committed_rows_survive_restarts_and_a_kill(root: Path) -> None:
     with start(root, samples=False) as first:
         peer = Peer(first)
         peer.sql("CREATE TABLE kept (a bigint);")
@@ -118,7 +118,7 @@ def serve(tmp_path: Path, **pipes: object) -> subprocess.Popen[str]:
     return subprocess.Popen(command, text=True, env=env, stderr=subprocess.PIPE, **pipes)  # type: ignore[call-overload,no-any-return]
 
 
-def test_a_signal_before_serving_is_handled(tmp_path: Path) -> None:
+def test_a_signal_before_the_service_is_ready_ends_the_service(tmp_path: Path) -> None:
     """The pipe is full, so the service is still printing its address when the signal arrives."""
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
@@ -141,7 +141,7 @@ def test_a_signal_before_serving_is_handled(tmp_path: Path) -> None:
     assert list(tmp_path.glob("odps-nb-*")) == []
 
 
-def test_a_signal_right_after_the_first_line_ends_the_service(tmp_path: Path) -> None:
+def test_a_signal_after_the_first_line_of_output_ends_the_service(tmp_path: Path) -> None:
     with serve(tmp_path, stdout=subprocess.PIPE) as service:
         assert service.stdout is not None
         assert service.stdout.readline()
@@ -167,7 +167,7 @@ def refusals(bare: LocalService) -> dict[str, Ended]:
 
 @pytest.mark.parametrize("what", WRONG_OPTIONS)
 def test_invalid_options_are_refused_with_a_message(refusals: dict[str, Ended], what: str) -> None:
-    refused_in_words(refusals[what], WRONG_OPTIONS[what][1])
+    check_refusal(refusals[what], WRONG_OPTIONS[what][1])
 
 
 def test_the_service_listens_on_loopback_only(bare: LocalService) -> None:
@@ -243,7 +243,7 @@ def test_an_empty_chunked_body_is_a_body(bare: LocalService) -> None:
         ("/api/projects/local/tables/..%2f..%2fetc", 404),
     ],
 )
-def test_unknown_paths_are_refused_with_an_error_document(
+def test_requests_with_unknown_paths_are_refused_with_an_error_document(
     peer: Peer, path: str, status: int
 ) -> None:
     endpoint = peer.service.tunnel_endpoint
@@ -281,7 +281,7 @@ def test_many_concurrent_readers_get_complete_responses(peer: Peer) -> None:
 
 
 @pytest.mark.nightly
-def test_keys_and_tokens_come_from_a_file_of_their_owner(tmp_path: Path) -> None:
+def test_keys_and_tokens_are_read_from_a_file_that_only_the_owner_can_read(tmp_path: Path) -> None:
     path = tmp_path / "credentials.json"
     path.write_text(
         json.dumps(
@@ -294,7 +294,7 @@ def test_keys_and_tokens_come_from_a_file_of_their_owner(tmp_path: Path) -> None
     )
     path.chmod(0o644)
     options = ("--credentials", str(path))
-    refused_in_words(*serve_each(options), "can be read by other users")
+    check_refusal(*serve_each(options), "can be read by other users")
     path.chmod(0o600)
     with start(samples=False, options=options) as service:
         request = control.GetProject(project=service.project).encode()

@@ -90,7 +90,7 @@ def test_rows_that_were_committed_are_read(v1: V1, codec: str | None) -> None:
 
 
 @pytest.mark.parametrize("kept", [0, 1, 2])
-def test_only_the_named_attempt_of_a_block_becomes_visible(v1: V1, kept: int) -> None:
+def test_a_commit_stores_only_the_named_attempt_of_a_block(v1: V1, kept: int) -> None:
     session = v1.open()
     attempts = [2, 0, 1]
     messages = {n: v1.put(session, ROWS.slice(n, 1), 0, n) for n in attempts}
@@ -109,7 +109,7 @@ def test_an_attempt_that_is_uploaded_again_has_another_message(v1: V1) -> None:
     assert [row["id"] for row in v1.rows()] == [0, 1]
 
 
-def test_a_commit_of_no_block_publishes_nothing(v1: V1) -> None:
+def test_a_commit_without_messages_stores_no_rows(v1: V1) -> None:
     v1.write(ROWS)
     session = v1.open()
     v1.put(session, ROWS)
@@ -156,7 +156,7 @@ def test_a_range_of_rows_is_read_and_a_range_past_the_end_is_refused(v1: V1) -> 
 
 
 @pytest.mark.parametrize("codec", Compression)
-def test_a_read_is_compressed_inside_the_arrow_stream(v1: V1, codec: Compression) -> None:
+def test_a_response_is_compressed_inside_the_arrow_stream(v1: V1, codec: Compression) -> None:
     rows = pa.table({"id": [7] * 9999, "note": ["x" * 40] * 9999})
     v1.write(rows)
     made = v1.call(CreateReadSession(table=v1.table))
@@ -173,7 +173,7 @@ def test_a_read_is_compressed_inside_the_arrow_stream(v1: V1, codec: Compression
     assert made.estimated_size
 
 
-def test_partitions_are_columns_unless_the_session_names_them(
+def test_rows_contain_partition_columns_unless_the_session_names_a_partition(
     peer: Peer, new_table: NewTable
 ) -> None:
     v1 = V1(peer, new_table("(id bigint) PARTITIONED BY (pt string)"))
@@ -205,7 +205,7 @@ def test_partitions_are_columns_unless_the_session_names_them(
         ({"data_columns": ("missing",)}, "there is no column 'missing'"),
     ],
 )
-def test_read_sessions_follow_the_rules_of_the_newer_versions(
+def test_read_sessions_refuse_the_same_requests_as_in_version_2(
     v1: V1, request_: dict[str, Any], said: str
 ) -> None:
     with pytest.raises(InvalidRequestError, match=said):

@@ -60,16 +60,15 @@ def off() -> Iterator[dict[str, Peer]]:
 
     try:
         yield {
-            **{name: peer("--services", _without(name)) for name in SERVICES},
+            **{
+                name: peer("--services", ",".join(one for one in SERVICES if one != name))
+                for name in SERVICES
+            },
             "no-path": peer("--services", "storage-v1", "--form", "refusal=no-path"),
         }
     finally:
         for one in running:
             one.stop()
-
-
-def _without(name: str) -> str:
-    return ",".join(one for one in SERVICES if one != name)
 
 
 def ask(

@@ -54,7 +54,7 @@ def plain() -> bytes:
     return b"".join(bytes(piece) for piece in encode_rows(columns, iter([batch])))
 
 
-def test_an_upsert_session_names_keys_buckets_and_quota(upserts: Tunnel) -> None:
+def test_an_upsert_session_returns_keys_buckets_and_quota(upserts: Tunnel) -> None:
     made = upserts.ask("POST", slotnum=2, lifecycle=1, quotaName="q").json()
     server = upserts.peer.service.tunnel_endpoint.removeprefix("http://")
     assert made == {
@@ -112,7 +112,7 @@ def test_wrong_upserts_are_refused_and_store_nothing(
     assert upserts.peer.query(f"SELECT * FROM {name}").num_rows == 0
 
 
-def test_a_number_of_slots_is_at_least_one(upserts: Tunnel) -> None:
+def test_the_number_of_slots_is_at_least_one(upserts: Tunnel) -> None:
     assert "it must be a number of at least 1" in upserts.refusal("POST", slotnum=0)[2]
 
 
@@ -122,7 +122,7 @@ def test_a_stream_session_has_the_requested_number_of_slots(streams: Tunnel, hea
     assert len(streams.ask("POST", header=f"{header}: 2").json()["slots"]) == 2
 
 
-def test_a_stream_session_names_slots_and_the_schema_version(streams: Tunnel) -> None:
+def test_a_stream_session_returns_slots_and_the_schema_version(streams: Tunnel) -> None:
     made = streams.ask("POST", quotaName="q").json()
     server = streams.peer.service.tunnel_endpoint.removeprefix("http://")
     # the Go SDK requires numbers; pyodps reads "QuotaName", Java and Go read "quota_name"

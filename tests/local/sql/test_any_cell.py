@@ -63,7 +63,7 @@ TABLES = {
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("which", TABLES)
-def test_extreme_values_are_read_in_every_way(
+def test_extreme_values_are_returned_by_every_way_to_read(
     odps: Connection, new_name: NewName, which: str
 ) -> None:
     chosen, count = TABLES[which], 6 if which == "few" else ROWS
@@ -98,7 +98,7 @@ def test_extreme_values_are_read_in_every_way(
     assert "text/plain" in table.read(timestamp_unit="us")._repr_mimebundle_()
 
 
-def test_nan_is_read_in_every_way(odps: Connection, new_name: NewName) -> None:
+def test_nan_is_returned_by_every_way_to_read(odps: Connection, new_name: NewName) -> None:
     name = new_name("cell")
     odps.create_table(name, "c double, f float")
     send(odps, name, {"c": pa.array([float("nan")]), "f": pa.array([float("nan")], pa.float32())})
@@ -107,7 +107,7 @@ def test_nan_is_read_in_every_way(odps: Connection, new_name: NewName) -> None:
         assert str(rows.to_arrow().to_pylist()) == "[{'c': nan, 'f': nan}]"
 
 
-def test_a_result_with_times_that_fit_no_unit_raises_an_error(
+def test_a_result_with_both_far_times_and_nanoseconds_raises_an_error(
     odps: Connection, new_name: NewName
 ) -> None:
     near, far = new_name("cell"), new_name("cell")
@@ -197,7 +197,7 @@ def stored(odps: Connection, new_name: NewName) -> str:
 @pytest.mark.parametrize(
     "kind", [pa.string(), pa.large_string(), pa.binary(), pa.large_binary(), "dictionary"], ids=str
 )
-def test_string_accepts_any_bytes_in_every_form_of_arrow(
+def test_string_columns_accept_any_bytes_in_every_arrow_layout(
     odps: Connection, new_name: NewName, kind: pa.DataType | str
 ) -> None:
     if kind == "dictionary":
@@ -212,7 +212,7 @@ def test_string_accepts_any_bytes_in_every_form_of_arrow(
     assert odps.table(name).read(text="binary").to_arrow().column("s").to_pylist() == TEXTS
 
 
-def test_sql_returns_compares_groups_and_stores_any_bytes(odps: Connection, stored: str) -> None:
+def test_sql_accepts_text_that_is_not_utf8_in_each_operation(odps: Connection, stored: str) -> None:
     def column(query: str) -> list[bytes]:
         return odps.sql(query, text="binary").to_arrow().column(0).to_pylist()
 
@@ -263,7 +263,7 @@ def test_a_predicate_that_fails_on_invalid_text_fails_only_its_read(
     assert preds("id >= 0") == 6
 
 
-def test_the_text_of_a_result_has_unchanged_bytes(odps: Connection, stored: str) -> None:
+def test_a_result_as_text_has_unchanged_bytes(odps: Connection, stored: str) -> None:
     result = odps.sql(f"select s from {stored} where id = 2")
     wanted = GetInstanceResult(project=odps.profile.project, instance_id=result.instance_id)
     assert odps._storage.call(wanted).tasks[0].text == '"s"\n"\x00\x01\x02"\n'

@@ -78,7 +78,9 @@ def test_an_open_read_session_keeps_its_columns(peer: Peer, new_table: NewTable)
     assert found.to_pylist() == [{"id": 1, "a": "x", "b": 1.5}]
 
 
-def test_an_open_write_session_fills_the_renamed_column(peer: Peer, new_table: NewTable) -> None:
+def test_a_write_session_from_before_a_rename_fills_the_renamed_column(
+    peer: Peer, new_table: NewTable
+) -> None:
     name = new_table(KINDS["plain"])
     session = peer.open_write(name)
     peer.open_stream(name, session, "0")
@@ -118,7 +120,7 @@ def test_a_text_column_can_become_longer(peer: Peer, new_table: NewTable) -> Non
         ("(a varchar(5))", "change column a a varchar(4)", "does not support changing the type"),
     ],
 )
-def test_a_needed_column_cannot_be_dropped(
+def test_key_columns_partition_columns_and_the_last_column_cannot_be_dropped(
     peer: Peer, new_table: NewTable, definition: str, rest: str, problem: str
 ) -> None:
     name = new_table(definition)

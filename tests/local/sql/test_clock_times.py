@@ -93,7 +93,7 @@ def test_copied_times_keep_their_local_time(
 
 
 @pytest.mark.gate(1)
-def test_an_update_of_a_local_time_changes_only_its_rows(
+def test_an_update_of_a_local_time_changes_only_the_matching_rows(
     zoned: Connection, new_name: NewName
 ) -> None:
     made = new_name("updated")

@@ -518,7 +518,7 @@ def test_products_of_other_scales_are_exact(peer: Peer) -> None:
 
 
 @pytest.mark.parametrize("computed", ["x * x", "x * 10", "x + x", "sum(x)", "x * wide"])
-def test_a_decimal_of_too_many_digits_is_an_error_of_the_service(peer: Peer, computed: str) -> None:
+def test_a_decimal_with_too_many_digits_raises_a_query_error(peer: Peer, computed: str) -> None:
     rows = (
         "SELECT cast('99999999999999999999' AS decimal) AS x,"
         " cast('12345678901234567890' AS decimal(38,2)) AS wide"
@@ -554,7 +554,7 @@ def test_a_cast_to_datetime_has_milliseconds(peer: Peer, text: str) -> None:
 
 
 @pytest.mark.parametrize("written", ["'{}'", '"{}"', "p.'{}'"])
-def test_text_is_not_accepted_as_a_table(peer: Peer, new_table: NewTable, written: str) -> None:
+def test_a_string_is_not_accepted_as_a_table(peer: Peer, new_table: NewTable, written: str) -> None:
     name = new_table("(a bigint)")
     with pytest.raises(QueryError) as caught:
         peer.sql(f"SELECT a FROM {written.format(name)};")
@@ -562,7 +562,7 @@ def test_text_is_not_accepted_as_a_table(peer: Peer, new_table: NewTable, writte
     assert peer.query(f"SELECT a FROM `{name}`;").num_rows == 0
 
 
-def test_a_wide_decimal_is_computed_as_far_as_its_values_have_38_digits(peer: Peer) -> None:
+def test_a_wide_decimal_is_computed_if_its_values_have_at_most_38_digits(peer: Peer) -> None:
     name = f"wide{time.time_ns()}"
     settings = {
         "odps.sql.decimal256.enable": "true",
@@ -589,7 +589,7 @@ def test_a_wide_decimal_is_computed_as_far_as_its_values_have_38_digits(peer: Pe
     assert peer.query(f"SELECT count(*) AS n FROM {name};").to_pylist() == [{"n": 4}]
 
 
-def test_a_bound_float_is_returned_as_a_float(odps: Connection) -> None:
+def test_a_bound_float_stays_a_float(odps: Connection) -> None:
     values = [1.5, -2.25, 1e-7, 1e300, 0.1, np.float64(2.5), np.float32(0.5)]
     params = {f"x{place}": value for place, value in enumerate(values)}
     shown = ", ".join(f":{name} as {name}" for name in params)
@@ -609,7 +609,7 @@ def test_text_is_parsed_in_the_zone_of_the_connection(odps: Connection, zone: st
         odps.drop_table(name)
 
 
-def test_to_date_with_a_format_is_a_datetime_of_the_session(peer: Peer, zone: str) -> None:
+def test_to_date_with_a_format_gives_a_datetime_in_the_session_zone(peer: Peer, zone: str) -> None:
     """The vendor's manual, *TO_DATE*: with a format, it returns a DATETIME."""
     months = [f"{month:02}" for month in range(1, 13)]
     texts = ", ".join(

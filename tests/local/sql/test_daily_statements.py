@@ -1,4 +1,4 @@
-"""Statements for daily use: SHOW, DESC, max_pt, ALTER, MERGE; and unsupported ones report this."""
+"""Statements for daily use: SHOW, DESC, max_pt, ALTER, MERGE, and errors for unsupported ones."""
 
 from __future__ import annotations
 
@@ -199,7 +199,7 @@ def test_update_and_delete_keep_the_other_rows(peer: Peer, changed: str) -> None
         "MERGE INTO {} t USING {} s ON t.id = s.id WHEN MATCHED THEN DELETE",
     ],
 )
-def test_a_plain_table_refuses_changes_and_the_error_says_which_tables_allow_them(
+def test_a_plain_table_refuses_changes_and_the_error_names_transactional_tables(
     peer: Peer, new_table: NewTable, text: str
 ) -> None:
     name = new_table("(id bigint, v string)")
@@ -377,7 +377,7 @@ def test_percentile_interpolates(peer: Peer) -> None:
     ],
 )
 @pytest.mark.parametrize("way", ["settings", "statement"])
-def test_a_job_that_is_read_only_changes_nothing(
+def test_a_read_only_job_changes_no_rows(
     peer: Peer, new_table: NewTable, text: str, way: str
 ) -> None:
     """Evidence 192: the vendor's MCP server relies on it."""

@@ -55,7 +55,7 @@ def test_a_statement_that_needs_both_units_is_refused_and_loses_nothing(
 
 
 @pytest.mark.nightly
-def test_two_columns_of_a_row_need_one_unit(peer: Peer, new_table: NewTable) -> None:
+def test_two_timestamp_columns_of_a_row_need_the_same_unit(peer: Peer, new_table: NewTable) -> None:
     name = new_table("(a timestamp, b timestamp)")
     for query in (
         f"timestamp{FINE} as a, timestamp{FAR} as b",

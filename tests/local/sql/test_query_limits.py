@@ -1,4 +1,4 @@
-"""Resource limits of a query: memory and time are bounded, and the service survives it."""
+"""Resource limits of a query: memory and time are bounded, and the service keeps running."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_a_query_that_needs_too_much_memory_does_not_affect_others(
 
 @pytest.mark.nightly
 def test_a_large_result_is_returned_in_small_parts(bounded: LocalService) -> None:
-    """More bytes than a query may use; they are sent while it runs."""
+    """The result has more bytes than a query may use, and is sent while the query runs."""
     peer = Peer(bounded)
     peer.sql(
         "CREATE TABLE wide AS SELECT i, repeat('x', 20000) AS s"
@@ -104,7 +104,7 @@ def test_a_query_that_takes_too_long_is_ended_with_the_reason(hurried: LocalServ
     assert len(psutil.Process(hurried.pid).children()) == 1
 
 
-def test_a_query_has_no_keys_of_the_service(hurried: LocalService) -> None:
+def test_the_process_of_a_query_has_no_keys_of_the_service(hurried: LocalService) -> None:
     assert (hurried.access_id, hurried.access_key) == ("me", "my-secret")
     assert Peer(hurried).query("SELECT 1 AS a;").to_pylist() == [{"a": 1}]
     (query,) = wait_for_children(hurried.pid)
@@ -114,7 +114,7 @@ def test_a_query_has_no_keys_of_the_service(hurried: LocalService) -> None:
 
 @pytest.mark.gate(1)
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
-def test_queries_end_with_their_service(number: signal.Signals) -> None:
+def test_processes_of_queries_end_with_the_service(number: signal.Signals) -> None:
     with start(samples=False) as service:
         root = Path(str(service.temporary_root))
         assert root.is_dir()

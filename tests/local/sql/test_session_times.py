@@ -60,14 +60,14 @@ class Row:
         return self.clock.date()
 
     def read(self, clock: datetime | date) -> datetime:
-        """Return the instant of a local time in the session's zone; of two, the first."""
+        """Return the instant of a local time in the session's zone; if there are two, the first."""
         if not isinstance(clock, datetime):
             clock = datetime(clock.year, clock.month, clock.day)
         moment = clock.replace(tzinfo=ZoneInfo(self.zone)).astimezone(UTC)
         return moment.replace(tzinfo=None)
 
-    def back(self, clock: datetime) -> datetime:
-        """Return the instant of a computed local time; of two, that with the row's own offset."""
+    def instant_of(self, clock: datetime) -> datetime:
+        """Return the instant of a computed local time, preferably with the row's own offset."""
         same = clock - (self.clock - self.at)
         return same if Row(same, self.zone).clock == clock else self.read(clock)
 
@@ -166,10 +166,10 @@ COMPUTED: dict[str, Expected] = {
     "cast(dt as date)": lambda r: r.day,
     "date_sub(dt, 1)": lambda r: r.day - timedelta(days=1),
     "last_day(date_sub(dt, 0)) >= to_date(dt)": lambda r: True,
-    "datetrunc(dt, 'hh')": lambda r: r.back(r.clock.replace(minute=0, second=0)),
-    "datetrunc(dt, 'dd')": lambda r: r.back(r.clock.replace(hour=0, minute=0, second=0)),
+    "datetrunc(dt, 'hh')": lambda r: r.instant_of(r.clock.replace(minute=0, second=0)),
+    "datetrunc(dt, 'dd')": lambda r: r.instant_of(r.clock.replace(hour=0, minute=0, second=0)),
     "datetrunc(s, 'dd')": lambda r: r.read(r.day),
-    "dateadd(dt, -1, 'dd')": lambda r: r.back(r.clock - timedelta(days=1)),
+    "dateadd(dt, -1, 'dd')": lambda r: r.instant_of(r.clock - timedelta(days=1)),
     "dateadd(dt, -1, 'hh')": lambda r: r.at - timedelta(hours=1),
     "dateadd(dt, -90, 'mi')": lambda r: r.at - timedelta(minutes=90),
     "dt - interval '1' hour": lambda r: r.at - timedelta(hours=1),
@@ -385,7 +385,7 @@ def test_text_of_years_beyond_nanoseconds_is_read_in_microseconds(
 
 
 @pytest.mark.parametrize("zone", ZONES)
-def test_the_current_time_is_that_of_the_session(peer: Peer, zone: str) -> None:
+def test_the_current_time_is_in_the_session_zone(peer: Peer, zone: str) -> None:
     text = (
         "SELECT to_date(getdate()) = current_date() AND to_date(now()) = current_date()"
         " AND substr(current_timestamp(), 1, 13) = date_format(getdate(), 'yyyy-MM-dd HH')"
@@ -405,7 +405,7 @@ def test_the_current_time_is_that_of_the_session(peer: Peer, zone: str) -> None:
 def test_a_values_clause_with_an_instant_gives_instants(
     peer: Peer, zone: str, new_table: NewTable
 ) -> None:
-    """A text beside an instant is read by the session's clock, once, in either order."""
+    """Text next to an instant is parsed in the session's zone, once, in either order."""
     clock = datetime(2024, 7, 1, 20, 30, 5)
     stored = Row(clock, zone).read(clock)
     texts = [f"'{clock}'", f"cast('{clock}' as datetime)", f"nvl(datetime '{clock}', '')"]

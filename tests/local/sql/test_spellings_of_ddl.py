@@ -44,7 +44,7 @@ def _column(odps: Connection, text: str, name: str) -> list[object]:
         "comment 'c' lifecycle 2 as select 1 as id",
     ],
 )
-def test_a_table_is_made(odps: Connection, new_name: NewName, rest: str) -> None:
+def test_a_table_is_created(odps: Connection, new_name: NewName, rest: str) -> None:
     made = new_name("ddl")
     odps.sql(f"create table if not exists {made} {rest};")
     assert odps.table(made).schema.names[0].lower() == "id"
@@ -69,7 +69,7 @@ def test_a_table_is_replaced_by_its_own_rows(odps: Connection, name: str) -> Non
     assert odps.table(name).schema.names == ("other",)
 
 
-def test_columns_are_added_and_described_again(odps: Connection, name: str) -> None:
+def test_added_columns_are_in_the_description_of_a_table(odps: Connection, name: str) -> None:
     for rest in (
         "add column c string",
         'add columns (c1 string, c2 bigint comment "x")',

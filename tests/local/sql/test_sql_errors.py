@@ -1,4 +1,4 @@
-"""SQL errors: in our words, at the right position, with the nearest name and what to do."""
+"""SQL errors state the problem, its position, the most similar name and the remedy."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def test_syntax_and_semantic_errors_have_different_codes(
     assert (caught.value.code == "ParseError") is (code is PARSE)
 
 
-def test_a_schema_that_is_read_as_a_project_is_explained(odps: Connection) -> None:
+def test_a_schema_that_is_parsed_as_a_project_is_explained(odps: Connection) -> None:
     error = refused(odps, "select id from default.orders limit 1")
     assert isinstance(error, NotFoundError)
     assert error.code == "NoSuchProject"
@@ -133,7 +133,7 @@ def test_a_schema_that_is_read_as_a_project_is_explained(odps: Connection) -> No
         assert "local.sales.t" in (refused(odps, text).hint or ""), text
 
 
-def test_the_same_errors_of_the_real_service_get_a_hint(odps: Connection) -> None:
+def test_errors_of_the_real_service_get_the_same_hint(odps: Connection) -> None:
     from odps_nb.wire.control import TaskResult, query_error
 
     text = "ODPS-0420111:[1,15] Project not found - 'default'."
@@ -171,7 +171,7 @@ LACKING = (
 
 
 @pytest.mark.parametrize("expression", LACKING)
-def test_functions_that_only_maxcompute_supports_are_named_as_such(
+def test_the_error_for_an_unsupported_function_of_maxcompute_names_it(
     odps: Connection, expression: str
 ) -> None:
     source = "" if " from " in expression else " from (select 'a' as s) t"
@@ -182,14 +182,12 @@ def test_functions_that_only_maxcompute_supports_are_named_as_such(
     assert message.endswith(("MaxCompute does", "MaxCompute may"))
 
 
-def test_a_misspelt_function_suggests_functions_of_maxcompute(
-    odps: Connection,
-) -> None:
+def test_a_misspelt_function_suggests_functions_of_maxcompute(odps: Connection) -> None:
     assert "did you mean from_unixtime?" in str(refused(odps, "select from_unixtim(1)").hint)
     assert "did you mean" not in str(refused(odps, "select json_tuple('a', 'b')").hint)
 
 
-def test_a_struct_of_other_members_is_an_error_of_the_service(odps: Connection) -> None:
+def test_a_struct_with_other_members_is_refused_as_by_the_real_service(odps: Connection) -> None:
     name = f"members{time.time_ns()}"
     odps.create_table(name, "st struct<x:bigint,y:string>")
     error = refused(odps, f"insert into {name} (st) values (struct(1, 'x'))")
@@ -198,7 +196,7 @@ def test_a_struct_of_other_members_is_an_error_of_the_service(odps: Connection) 
     odps.drop_table(name)
 
 
-def test_explode_with_names_and_wm_concat_in_an_order(odps: Connection) -> None:
+def test_explode_accepts_column_names_and_wm_concat_an_order(odps: Connection) -> None:
     found = odps.sql("select explode(map('a', 1, 'b', 2)) as (k, v)").to_arrow()
     assert found.to_pylist() == [{"k": "a", "v": 1}, {"k": "b", "v": 2}]
     found = odps.sql(

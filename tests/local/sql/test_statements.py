@@ -26,7 +26,7 @@ from tests.support.named import NewTable
 from tests.support.service.peer import Peer
 
 
-def test_a_table_is_described_as_it_was_created(peer: Peer, new_table: NewTable) -> None:
+def test_the_document_of_a_table_has_its_definition(peer: Peer, new_table: NewTable) -> None:
     name = new_table(
         "(id BIGINT NOT NULL COMMENT 'the key; with (signs)', `from` DECIMAL(18,2),"
         " s STRUCT<a:INT,b:ARRAY<STRING>>)"
@@ -67,7 +67,7 @@ def test_a_query_for_a_name_that_is_taken_writes_no_rows(peer: Peer, new_table: 
         peer.sql(f"CREATE TABLE {name} AS SELECT 1 AS a;")
     assert set(rows.iterdir()) <= before
     peer.sql(f"CREATE TABLE {name}_of_rows AS SELECT 1 AS a;")
-    assert not set(rows.iterdir()) <= before  # in this order, they would be equal
+    assert not set(rows.iterdir()) <= before  # rows of a query add a file
     peer.sql(f"DROP TABLE {name}_of_rows;")
 
 
@@ -78,7 +78,9 @@ def test_dropping_a_missing_table_needs_if_exists(peer: Peer) -> None:
     assert caught.value.code == "NoSuchTable"
 
 
-def test_a_select_gives_typed_columns_named_by_place(peer: Peer, new_table: NewTable) -> None:
+def test_a_select_returns_typed_columns_and_names_expressions_by_position(
+    peer: Peer, new_table: NewTable
+) -> None:
     name = new_table("(a bigint, b decimal(10,2), c datetime, d char(3), e date)")
     moment = datetime(2024, 2, 29, 1, 2, 3)
     peer.write(
@@ -132,7 +134,7 @@ def test_a_table_is_created_from_a_query_or_like_another(peer: Peer) -> None:
         peer.sql(f"CREATE TABLE {name}_3 AS SELECT CAST('x' AS BIGINT) / 0 FROM no_such_table;")
 
 
-def test_settings_and_comments_stand_before_the_statement(peer: Peer) -> None:
+def test_settings_and_comments_may_precede_a_statement(peer: Peer) -> None:
     read = peer.query(
         "SET odps.sql.allow.fullscan=true;\n-- a comment; here\nSELECT 1 AS n; -- and here;\n"
     )
@@ -277,7 +279,7 @@ def test_a_blob_can_be_the_value_of_a_map(new_table: NewTable) -> None:
     assert new_table("(a map<string,blob>)")
 
 
-def test_stopping_an_ended_instance_is_refused_and_our_client_accepts_that(
+def test_odps_nb_accepts_that_an_ended_instance_cannot_be_stopped(
     peer: Peer, odps: Connection
 ) -> None:
     """evidence 169: rejected with InvalidStateSetting (pyodps: test_create_instance)"""
@@ -380,7 +382,7 @@ def test_all_columns_of_an_auto_partitioned_table_can_be_inserted(
     assert rows == [row for row in old for _ in range(times)] + [{"a": 3, "pt": "2024-03"}]
 
 
-def test_inserts_after_one_from_see_the_same_rows(peer: Peer, new_table: NewTable) -> None:
+def test_inserts_of_one_statement_read_the_same_rows(peer: Peer, new_table: NewTable) -> None:
     name = new_table("(a bigint)")
     parts = new_table("(a bigint) partitioned by (ds string)")
     peer.sql(f"INSERT INTO {name} VALUES (1), (2)")
@@ -394,7 +396,7 @@ def test_inserts_after_one_from_see_the_same_rows(peer: Peer, new_table: NewTabl
     ]
 
 
-def test_inserts_after_one_from_are_all_done_or_none(peer: Peer, new_table: NewTable) -> None:
+def test_a_multi_insert_statement_runs_completely_or_not(peer: Peer, new_table: NewTable) -> None:
     name, other = new_table("(a bigint)"), new_table("(a bigint, b bigint)")
     with pytest.raises(ServiceError, match="columns count"):
         peer.sql(f"FROM VALUES (1) t(a) INSERT INTO {name} SELECT a INSERT INTO {other} SELECT a;")

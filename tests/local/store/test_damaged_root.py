@@ -27,7 +27,7 @@ from odps_nb.schema import Column, TableSchema
 from odps_nb.terms import PartitionSpec, RowRangeSplit, SplitMode, TableName, WriteMode
 from odps_nb.wire.calls import CreateReadSession
 from odps_nb.wire.type_text import parse_type
-from tests.support.service.commands import Ended, refused_in_words, serve_each
+from tests.support.service.commands import Ended, check_refusal, serve_each
 from tests.support.service.peer import Peer
 
 NAME = TableName(project="local", table="t")
@@ -203,12 +203,12 @@ def serve(*roots: Path) -> list[Ended]:
 
 
 def refused(root: Path, expected: str, by_command: Ended) -> None:
-    """Check that the command rejected the folder with the message of a service opened here."""
+    """Check that the command rejected the folder with the same message as `Service`."""
     with pytest.raises(ConfigError, match=expected) as caught:
         Service(root)
     assert caught.value.option == "root"
     assert caught.value.hint
-    refused_in_words(by_command, str(caught.value))
+    check_refusal(by_command, str(caught.value))
 
 
 @dataclass

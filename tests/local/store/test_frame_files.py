@@ -1,4 +1,4 @@
-"""Frames that are stored in a file: located, checked, and nothing else is mistaken for one."""
+"""Blob frames in a file are located and checked; other bytes are rejected."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reading some rows seeks to their row group, in both files with the same rows."""
+"""Reading some rows seeks to their row group, in the Parquet file and in its Arrow copy."""
 
 from __future__ import annotations
 
@@ -35,9 +35,7 @@ def name(folder: DataFolder, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 @pytest.mark.parametrize("is_hot", [True, False])
-def test_any_range_in_any_order_returns_its_rows(
-    folder: DataFolder, name: str, is_hot: bool
-) -> None:
+def test_row_ranges_can_be_read_in_any_order(folder: DataFolder, name: str, is_hot: bool) -> None:
     if not is_hot:
         folder.hot.drop(name)
     ranges = [(0, 1), (997, 1_005), (500, 500), (15, 31), (990, 1_000), (0, 2_000), (2_000, 2_001)]
@@ -47,7 +45,7 @@ def test_any_range_in_any_order_returns_its_rows(
         assert found == list(range(ROWS))[start:stop]
 
 
-def test_a_range_reads_its_groups_only() -> None:
+def test_a_row_range_reads_only_its_row_groups() -> None:
     starts = GroupStarts([10, 0, 10, 5])
     assert list(starts.ranges(12, 14)) == [(2, 2, 4)]
     assert list(starts.ranges(8, 22)) == [(0, 8, 10), (2, 0, 10), (3, 0, 2)]
@@ -56,20 +54,20 @@ def test_a_range_reads_its_groups_only() -> None:
 
 
 @pytest.mark.parametrize("is_hot", [True, False])
-def test_the_starts_of_groups_are_read_once(folder: DataFolder, name: str, is_hot: bool) -> None:
+def test_row_group_offsets_are_read_once(folder: DataFolder, name: str, is_hot: bool) -> None:
     if not is_hot:
         folder.hot.drop(name)
     list(row_files.read_rows(folder, name, ["id"], 0, 1))
 
     def make() -> GroupStarts:
-        raise AssertionError("it is known")
+        raise AssertionError("the offsets are cached")
 
     starts = folder.starts.get(f"{name}.arrow" if is_hot else name, make)
     assert len(list(starts.ranges(0, ROWS))) == GROUPS
     assert (starts.metadata is None) == is_hot
 
 
-def test_the_most_recently_used_starts_are_cached() -> None:
+def test_the_most_recently_used_offsets_are_cached() -> None:
     cache = StartsCache(limit=300)  # each group takes 64 bytes
     first = cache.get("first", lambda: GroupStarts([1, 1]))
     cache.get("second", lambda: GroupStarts([1, 1]))

@@ -1,6 +1,6 @@
 """``kill -9`` at any moment: each commit is visible completely or not at all.
 
-A handful of rounds by default; ``ODPS_NB_KILLS=300`` for a long run.
+A few rounds by default; ``ODPS_NB_KILLS=300`` for a long run.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ def rows(*items: tuple[int, str | None, int | None]) -> pa.Table:
     )
 
 
-def found(peer: Peer, name: str) -> dict[int, str | None]:
+def stored_rows(peer: Peer, name: str) -> dict[int, str | None]:
     table = peer.read(name)
     assert table.column_names == ["id", "v"]
     values = table.to_pydict()
@@ -47,28 +47,28 @@ def found(peer: Peer, name: str) -> dict[int, str | None]:
 
 def test_the_last_row_of_a_key_wins_within_and_across_commits(peer: Peer, name: str) -> None:
     peer.write(name, rows((1, "a", UPSERT), (2, "b", None), (1, "a2", UPSERT)))
-    assert found(peer, name) == {1: "a2", 2: "b"}
+    assert stored_rows(peer, name) == {1: "a2", 2: "b"}
     peer.write(name, rows((2, "b2", UPSERT), (3, "c", UPSERT)))
-    assert found(peer, name) == {1: "a2", 2: "b2", 3: "c"}
+    assert stored_rows(peer, name) == {1: "a2", 2: "b2", 3: "c"}
 
 
 def test_a_deleted_key_is_absent_until_inserted_again(peer: Peer, name: str) -> None:
     peer.write(name, rows((1, "a", UPSERT), (2, "b", UPSERT)))
     peer.write(name, rows((1, None, DELETE), (9, None, DELETE)))
-    assert found(peer, name) == {2: "b"}
+    assert stored_rows(peer, name) == {2: "b"}
     peer.write(name, rows((1, None, DELETE), (1, "again", UPSERT)))
-    assert found(peer, name) == {1: "again", 2: "b"}
+    assert stored_rows(peer, name) == {1: "again", 2: "b"}
 
 
 def test_rows_without_an_operation_are_upserts(peer: Peer, name: str) -> None:
     peer.write(name, pa.table({"id": [1, 1], "v": ["a", "b"]}))
-    assert found(peer, name) == {1: "b"}
+    assert stored_rows(peer, name) == {1: "b"}
 
 
 def test_overwriting_drops_the_old_rows(peer: Peer, name: str) -> None:
     peer.write(name, rows((1, "a", UPSERT)))
     peer.write(name, rows((2, "b", UPSERT)), overwrite=True)
-    assert found(peer, name) == {2: "b"}
+    assert stored_rows(peer, name) == {2: "b"}
 
 
 def test_a_session_created_before_a_merge_reads_the_old_rows(peer: Peer, name: str) -> None:
@@ -81,7 +81,7 @@ def test_a_session_created_before_a_merge_reads_the_old_rows(peer: Peer, name: s
     assert old.to_pylist() == [{"id": 1, "v": "a"}]
 
 
-def test_keys_count_within_their_partition(peer: Peer, new_table: NewTable) -> None:
+def test_keys_are_unique_within_their_partition(peer: Peer, new_table: NewTable) -> None:
     name = new_table("(id bigint not null, v string, primary key(id)) PARTITIONED BY (ds string)")
     table = pa.table({"id": [1, 1, 1], "v": ["a", "b", "c"], "ds": ["x", "y", "x"]})
     peer.write(name, table)
@@ -93,13 +93,13 @@ def test_streaming_upserts_are_merged_at_once(peer: Peer, name: str) -> None:
     peer.open_stream(name, "default", "default")
     for value in ("a", "b"):
         peer.put(name, "default", "default", rows((1, value, UPSERT)))
-        assert found(peer, name) == {1: value}
+        assert stored_rows(peer, name) == {1: value}
 
 
 def test_sql_inserts_are_upserts(peer: Peer, name: str) -> None:
     peer.sql(f"INSERT INTO {name} VALUES (1, 'a'), (2, 'b');")
     peer.sql(f"INSERT INTO {name} SELECT id, concat(v, '2') FROM {name} WHERE id = 1;")
-    assert found(peer, name) == {1: "a2", 2: "b"}
+    assert stored_rows(peer, name) == {1: "a2", 2: "b"}
 
 
 def test_the_write_schema_names_the_key_and_the_operation(peer: Peer, name: str) -> None:
@@ -152,17 +152,17 @@ def read(service: Service, session_id: str) -> list[tuple[int, int]]:
     reads = service.read_sessions
     session = reads.get(KEYED, session_id)
     assert len(session.buckets) == len(session.ranges)
-    found = []
+    stored_rows = []
     for place in range(len(session.ranges)):
         for batch in reads.rows(session, IndexSplit(place))[1]:
-            found += list(
+            stored_rows += list(
                 zip(
                     batch.column("v").to_pylist(),
                     batch.column("__meta_op_type").to_pylist(),
                     strict=True,
                 )
             )
-    return found
+    return stored_rows
 
 
 def test_changes_and_their_sessions_survive_a_restart(root: Path) -> None:
@@ -275,7 +275,7 @@ def test_statements_that_match_no_row_change_no_row(
 
 
 @pytest.mark.parametrize("key", ["", ", PRIMARY KEY (id)"])
-def test_an_overwrite_of_no_partition_replaces_no_partition(
+def test_an_overwrite_without_matching_rows_replaces_no_partition(
     peer: Peer, new_table: NewTable, key: str
 ) -> None:
     name = new_table(

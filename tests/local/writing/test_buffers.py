@@ -58,7 +58,7 @@ def test_whole_and_sliced_columns_are_accepted(name: str, rows: slice) -> None:
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 4, 5, 99])
-def test_wide_decimals_are_not_taken_for_narrow_ones(count: int) -> None:
+def test_wide_decimals_are_refused_as_narrow_decimals(count: int) -> None:
     batch = pa.record_batch({"d": COLUMNS["wide"][:count]})
     narrow = received(batch, pa.schema({"d": pa.decimal128(38, 18)}))
     with pytest.raises(InvalidRequestError, match=r"'d' has \d+ bytes, but \d+ values of decimal1"):

@@ -152,9 +152,7 @@ def test_retries_are_bounded_and_a_service_that_fails_ends_the_task(
     patient.close()
 
 
-def test_failures_are_reported_while_the_task_continues(
-    odps: Connection, references: list[str]
-) -> None:
+def test_failed_rows_are_reported_immediately(odps: Connection, references: list[str]) -> None:
     with odps_nb.client.calls.progress.ProgressTracker("blobs", "of pic") as tracker:
         task = _task(odps, goes_on=True)
         results = blob_tasks._Results(task, tracker)
@@ -177,7 +175,7 @@ def _pythons(frame: DataFrame) -> int:
 
 @pytest.mark.nightly
 @pytest.mark.spark
-def test_errors_of_tasks_fill_a_column_and_one_worker_reads_and_computes(
+def test_errors_of_rows_fill_a_column_and_one_worker_reads_and_computes(
     odps: Connection, failing: DataFrame
 ) -> None:
     made = odps_nb.spark.blob_map(failing, odps, "pic", _size, "size long", on_error="why")
@@ -197,7 +195,7 @@ def test_errors_of_tasks_fill_a_column_and_one_worker_reads_and_computes(
 
 
 @pytest.mark.spark
-def test_an_intermediate_spark_step_runs_in_a_separate_worker(
+def test_after_an_intermediate_spark_step_the_next_function_runs_in_a_separate_worker(
     odps: Connection, failing: DataFrame
 ) -> None:
     def sizes(frame: DataFrame) -> DataFrame:

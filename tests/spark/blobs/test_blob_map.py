@@ -100,7 +100,7 @@ TWO = pa.schema([("size", pa.int64()), ("head", pa.list_(pa.binary()))])
         (lambda record: None, (False, False)),
     ],
 )
-def test_tuples_absent_keys_and_none_are_accepted_as_rows(
+def test_a_function_may_return_a_tuple_a_dict_without_some_keys_or_none(
     odps: Connection, fn: Callable[[Any], Any], filled: tuple[bool, bool]
 ) -> None:
     batch = _some(odps)

@@ -1,4 +1,4 @@
-"""`with_blobs`: small blobs as a column, and what both blob functions fetch and buffer."""
+"""`with_blobs`: small blobs as a column; requests and buffers of both blob functions."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_blobs_have_content_type_and_name_and_nulls_stay_null(
 
 
 @pytest.mark.spark
-def test_a_single_row_has_type_and_name(odps: Connection, media: DataFrame) -> None:
+def test_a_blob_in_a_single_row_has_type_and_name(odps: Connection, media: DataFrame) -> None:
     one = media.filter("name = 'waves.jpg'")
     row = odps_nb.spark.with_blobs(one, odps, "content").first()
     assert row is not None
@@ -61,7 +61,7 @@ def test_a_single_row_has_type_and_name(odps: Connection, media: DataFrame) -> N
 
 @pytest.mark.nightly
 @pytest.mark.spark
-def test_the_blob_column_can_be_written(
+def test_the_blob_column_can_be_written_to_a_table(
     odps: Connection, media: DataFrame, new_name: Names
 ) -> None:
     name = new_name("copied")
@@ -109,7 +109,7 @@ def test_arguments_are_checked_before_a_task_runs(odps: Connection, media: DataF
 
 
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def fetched_tokens(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Tokens of the fetched references, in the order of the batches."""
     tokens: list[str] = []
 
@@ -159,25 +159,25 @@ def _run(task: BlobTask, tokens: list[str | None]) -> list[Any]:
 
 
 def test_a_repeated_reference_in_a_batch_is_fetched_once(
-    odps: Connection, tokens: list[str], asked: list[str]
+    odps: Connection, tokens: list[str], fetched_tokens: list[str]
 ) -> None:
     repeated = [*tokens, None, *reversed(tokens), *tokens]
     rows = _run(_task(odps), repeated)
-    assert sorted(asked) == sorted(tokens)
+    assert sorted(fetched_tokens) == sorted(tokens)
     assert [row["content"] for row in rows] == repeated
     sizes = {token: odps.blob(token).size for token in tokens}
     assert [row["size"] for row in rows] == [sizes.get(token) for token in repeated]
 
 
-def test_blobs_kept_for_later_rows_are_bounded(
-    odps: Connection, tokens: list[str], asked: list[str], monkeypatch: pytest.MonkeyPatch
+def test_the_cache_of_repeated_blobs_is_bounded(
+    odps: Connection, tokens: list[str], fetched_tokens: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sizes = {token: odps.blob(token).size for token in tokens}
     small, large = sorted(tokens, key=lambda token: sizes[token])[:: len(tokens) - 1]
     monkeypatch.setattr(blob_tasks, "KEPT", sizes[small])
     repeated: list[str | None] = [large, small, large, small]
     rows = _run(_task(odps), repeated)
-    assert sorted(asked) == sorted([large, small, large])
+    assert sorted(fetched_tokens) == sorted([large, small, large])
     assert [row["size"] for row in rows] == [sizes[token or ""] for token in repeated]
 
 
@@ -220,7 +220,7 @@ def test_a_value_that_would_break_the_jvm_is_refused(
         _run(task, [*tokens])
 
 
-def test_leaving_early_releases_the_connection(odps: Connection, tokens: list[str]) -> None:
+def test_closing_the_iterator_frees_the_connection(odps: Connection, tokens: list[str]) -> None:
     closed: list[str] = []
 
     def watched(place: Any, wanted: list[str]) -> Iterator[Any]:

@@ -55,7 +55,7 @@ WITHOUT_US = "sys.modules['odps_nb'] = None; sys.argv[2] = 'pyspark.daemon'"
 
 
 @pytest.mark.nightly
-def test_an_error_for_a_missing_package_says_where_to_install_it(
+def test_an_error_for_a_missing_package_says_where_to_install_the_package(
     spark: SparkSession,
     odps: Connection,
     new_name: Callable[[str], str],
@@ -71,7 +71,7 @@ def test_an_error_for_a_missing_package_says_where_to_install_it(
     assert "java" not in str(typed.value).lower()
 
 
-def test_a_missing_package_is_reported_by_the_data_source(
+def test_the_data_source_reports_a_package_that_executors_lack(
     spark: SparkSession, odps: Connection, tmp_path: Path
 ) -> None:
     # The driver has the package, and the Python that loads the reader for a task does not.

@@ -32,7 +32,7 @@ def _refused(name: str, code: str = "CANNOT_MODIFY_CONFIG") -> str:
     )
 
 
-def test_only_our_own_settings_are_refused_silently() -> None:
+def test_warnings_about_refused_settings_are_hidden_only_for_settings_of_odps_nb() -> None:
     with warnings.catch_warnings(record=True) as seen:
         warnings.simplefilter("always")
         with without_refused_settings(["spark.ui.enabled", "spark.driver.host"]):
@@ -142,7 +142,7 @@ def test_a_failed_query_raises_and_prints_no_json(
 
 
 @pytest.mark.spark
-def test_rows_that_spark_no_longer_needs_leave_no_traceback(
+def test_a_worker_that_spark_stops_prints_no_traceback(
     spark: SparkSession, spark_said: Path
 ) -> None:
     def many(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -52,7 +52,7 @@ def test_an_old_pyspark_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("master", ["local", "local[*]", "local-cluster[2,1,1024]"])
-def test_masters_on_this_machine_bind_to_loopback(master: str) -> None:
+def test_local_masters_bind_to_loopback(master: str) -> None:
     settings = defaults(master)
     assert settings["spark.driver.host"] == settings["spark.driver.bindAddress"] == "127.0.0.1"
 
@@ -95,11 +95,11 @@ def test_a_memory_limit_of_a_container_is_respected(tmp_path: Path) -> None:
         "password",
     ],
 )
-def test_the_redaction_covers_our_names(name: str) -> None:
+def test_spark_redacts_the_option_names_of_odps_nb(name: str) -> None:
     assert re.search(REDACTION, name)
 
 
-def test_the_time_zone_comes_from_tz_or_from_the_link(tmp_path: Path) -> None:
+def test_the_time_zone_is_that_of_tz_or_of_the_localtime_link(tmp_path: Path) -> None:
     link = tmp_path / "localtime"
     link.symlink_to("/usr/share/zoneinfo/Asia/Shanghai")
     assert local_zone({"TZ": ":Europe/Berlin"}, link) == "Europe/Berlin"
@@ -115,7 +115,7 @@ def test_an_invalid_spark_setting_is_refused_before_java_starts(
         odps_nb.spark.session(memory="2g")
 
 
-class Heard:
+class RecordingListener:
     """A progress listener that records its calls."""
 
     def __init__(self) -> None:
@@ -128,10 +128,10 @@ class Heard:
         self.told.append((snapshot.operation, snapshot.title, snapshot.phase.value))
 
 
-def test_progress_of_a_start_begins_before_the_search_for_java(
+def test_progress_of_a_session_start_begins_before_the_search_for_java(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    heard = Heard()
+    heard = RecordingListener()
     monkeypatch.setattr("odps_nb.spark.launch.session_factory._running", lambda: None)
 
     def no_java() -> None:
@@ -145,7 +145,7 @@ def test_progress_of_a_start_begins_before_the_search_for_java(
 
 
 @pytest.mark.spark
-def test_a_session_on_this_machine_leaves_no_folder_next_to_the_notebook(
+def test_a_local_session_creates_no_folder_near_the_notebook(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("odps_nb.spark.launch.session_factory._running", lambda: None)
@@ -159,7 +159,7 @@ def test_a_session_on_this_machine_leaves_no_folder_next_to_the_notebook(
     odps_nb.spark.session("local[2]", spark_sql_warehouse_dir="kept")
     made_folder, kept = given
     assert Path(made_folder).parent == Path(tempfile.gettempdir())
-    Path(made_folder).rmdir()  # empty; otherwise removed at exit
+    Path(made_folder).rmdir()  # an empty folder, which the exit removes
     assert kept == "kept"
 
 
@@ -179,11 +179,11 @@ def test_a_job_of_spark_submit_keeps_its_master_and_settings(
 
 
 @pytest.mark.spark
-def test_the_session_has_our_settings(spark_session: SparkSession) -> None:
+def test_the_session_has_the_default_settings_of_odps_nb(spark_session: SparkSession) -> None:
     assert spark_session.conf.get("spark.driver.host") == "127.0.0.1"
     assert spark_session.conf.get("spark.sql.execution.arrow.pyspark.enabled") == "true"
     assert spark_session.conf.get("spark.sql.session.timeZone") is not None
-    assert defaults("local[2]")["spark.ui.enabled"] == "false"  # these tests request it
+    assert defaults("local[2]")["spark.ui.enabled"] == "false"  # the tests' session enables it
     assert spark_session.sparkContext.pythonExec == sys.executable
 
 
@@ -211,7 +211,7 @@ def test_an_active_session_is_reused_unchanged(spark: SparkSession) -> None:
 
 @pytest.mark.nightly  # a separate daemon imports everything; this affects only speed
 @pytest.mark.spark
-def test_a_worker_starts_with_all_modules_of_our_tasks(
+def test_a_worker_starts_with_all_modules_that_tasks_of_odps_nb_need(
     spark: SparkSession,
     odps: Connection,
     new_name: Callable[[str], str],
@@ -240,7 +240,7 @@ def test_a_worker_starts_with_all_modules_of_our_tasks(
 
 
 @pytest.mark.parametrize("installed", [True, False])
-def test_workers_import_pyspark_from_files_if_it_is_the_one_of_the_archive(
+def test_workers_import_pyspark_from_installed_files_if_they_match_the_archive(
     tmp_path: Path, *, installed: bool
 ) -> None:
     import pyspark
@@ -272,9 +272,7 @@ def test_workers_import_pyspark_from_files_if_it_is_the_one_of_the_archive(
     assert done.stdout.split() == [where, str(not installed)]
 
 
-def test_worker_settings_are_unchanged_if_workers_cannot_import_the_package(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_workers_without_odps_nb_keep_the_default_daemon(monkeypatch: pytest.MonkeyPatch) -> None:
     def none(name: str) -> object:
         raise metadata.PackageNotFoundError(name)
 

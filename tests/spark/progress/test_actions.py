@@ -1,4 +1,4 @@
-"""Progress of real tasks: figures as they finish, exact totals, a stop that ends the job."""
+"""Progress of real tasks: row counts as tasks finish, exact totals, and stopping the job."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def stoppable(monkeypatch: pytest.MonkeyPatch) -> Stoppable:
     return made
 
 
-def test_figures_arrive_with_each_finished_task_and_the_totals_are_exact(
+def test_row_counts_grow_with_each_finished_task_and_the_totals_are_exact(
     spark: SparkSession, slow: Connection, numbers: str, listener: Listener, gate: Path
 ) -> None:
     frame = odps_nb.spark.read(spark, slow, numbers, splits=4, progress=listener)
@@ -142,7 +142,7 @@ def test_two_actions_are_two_runs_and_each_starts_from_zero(
     assert len(listener.trackers) == 2
 
 
-def test_a_task_that_fails_and_is_tried_again_is_not_counted_twice(
+def test_a_retried_task_is_not_counted_twice(
     spark: SparkSession, slow: Connection, numbers: str, listener: Listener, tmp_path: Path
 ) -> None:
     mark = str(tmp_path / "failed")
@@ -164,7 +164,7 @@ def test_a_task_that_fails_and_is_tried_again_is_not_counted_twice(
 
 
 @pytest.mark.parametrize("action", ["limit", pytest.param("head", marks=pytest.mark.nightly)])
-def test_a_task_that_is_not_read_to_its_end_counts_nothing(
+def test_a_task_that_is_not_read_to_its_end_is_not_counted(
     spark: SparkSession, slow: Connection, numbers: str, listener: Listener, action: str
 ) -> None:
     frame = odps_nb.spark.read(spark, slow, numbers, splits=4, progress=listener)
@@ -248,7 +248,7 @@ def test_blobs_and_writes_are_reported(
     assert len(writing.trackers) == 1
 
 
-def test_finished_tasks_are_counted_before_spark_has_counted_them(
+def test_finished_tasks_are_counted_before_the_status_of_spark_changes(
     spark: SparkSession, odps: Connection, new_name: Callable[[str], str]
 ) -> None:
     name, shown = new_name("behind"), Listener()
@@ -319,7 +319,7 @@ def test_an_interrupted_cell_does_not_affect_actions_of_other_cells(
     *,
     reports: bool,
 ) -> None:
-    """An action runs on while it has an active job, even one of which no task has reported."""
+    """An action runs while it has an active job, even if no task of the job has reported."""
     frame = odps_nb.spark.read(spark, slow, numbers, splits=1, progress=listener)
     rest = frame if reports else spark.range(0, ROWS, 1, 1)
     later = gated(rest, gate).repartition(1)  # a separate stage, and a separate job with AQE
@@ -335,7 +335,7 @@ def test_an_interrupted_cell_does_not_affect_actions_of_other_cells(
     assert listener.wait_end().phase is Phase.DONE
 
 
-def test_an_interrupt_in_a_watched_action_cancels_it(
+def test_an_interrupt_cancels_a_watched_action(
     spark: SparkSession, slow: Connection, numbers: str, stall: Callable[..., None]
 ) -> None:
     frame = odps_nb.spark.read(spark, slow, numbers, splits=2, progress=Listener())
@@ -388,7 +388,7 @@ def test_a_watched_action_is_cancelled_by_its_token(
     with pytest.raises(CancelledError):
         action.result()
     assert listener.wait_end().phase is Phase.CANCELLED
-    with pytest.raises(CancelledError):  # a used token starts nothing
+    with pytest.raises(CancelledError):  # a cancelled token starts no action
         count()
 
 
@@ -468,7 +468,7 @@ def _part(activity: Activity, number: int, rows: int, **other: int) -> Part:
     )
 
 
-def test_a_recomputed_part_counts_once_and_one_read_again_twice() -> None:
+def test_a_recomputed_task_counts_once_and_a_task_of_another_stage_counts_again() -> None:
     activity, tracker = _activity(), ProgressTracker("read", "t")
     run = _Run(tracker)
     run.add(_part(activity, 0, 10))
@@ -480,7 +480,7 @@ def test_a_recomputed_part_counts_once_and_one_read_again_twice() -> None:
     assert (tracker.rows, tracker.snapshot().rows_total) == (60, 60)
 
 
-def test_only_work_that_succeeds_is_counted() -> None:
+def test_only_successful_tasks_are_counted() -> None:
     class Values:
         added: ClassVar[list[object]] = []
 

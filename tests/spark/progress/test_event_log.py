@@ -1,4 +1,4 @@
-"""What the Spark UI and the event log say about our tables: names, rows, bytes, descriptions."""
+"""The Spark UI and the event log show names, rows, bytes and descriptions of MaxCompute tables."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def test_a_write_logs_its_table_and_its_bytes_and_describes_its_job(
     assert metrics["data sent to Python workers"] >= 8 * 5000
 
 
-def test_the_job_group_and_description_of_the_user_stay(
+def test_the_job_group_and_description_set_by_the_user_are_kept(
     spark: SparkSession,
     slow: Connection,
     event_log: Path,

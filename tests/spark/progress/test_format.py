@@ -1,4 +1,4 @@
-"""Progress of ``format("odps")``: figures of tasks, commits in Spark's processes, cancelling."""
+"""Progress of ``format("odps")``: row counts of tasks, commits in Spark's processes, cancelling."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ def test_a_save_whose_tasks_fail_is_reported_as_a_failed_write(
     assert slow.table(name).read().row_count == 0
 
 
-def test_disabled_progress_shows_nothing(
+def test_disabled_progress_displays_nothing(
     spark: SparkSession, numbers: str, slow: Connection
 ) -> None:
     assert source_counter(spark, silent) is None
@@ -163,7 +163,7 @@ def test_disabled_progress_shows_nothing(
     assert b"accumulator" not in pickle.dumps(reader)
 
 
-def test_streams_are_not_counted(
+def test_the_data_source_does_not_count_rows_of_streaming_queries(
     registered: SparkSession, slow: Connection, numbers: str, listener: Listener, tmp_path: Path
 ) -> None:
     counter = source_counter(registered, listener)

@@ -69,7 +69,7 @@ def cards(book: nbformat.NotebookNode, name: str) -> list[str]:
     return [page for page in pages if 'role="status"' in page]
 
 
-def test_the_card_of_an_action_is_in_its_own_cell_with_its_last_figures(
+def test_an_action_has_a_card_with_its_final_row_counts_in_its_cell(
     book: nbformat.NotebookNode,
 ) -> None:
     (card,) = cards(book, "action")
@@ -83,7 +83,7 @@ def test_the_card_of_an_action_is_in_its_own_cell_with_its_last_figures(
     assert [name for name in CELLS if cards(book, name)] == ["start", "action", "loaded"]
 
 
-def test_the_start_of_spark_has_a_card(book: nbformat.NotebookNode) -> None:
+def test_the_start_of_spark_is_displayed_on_a_card(book: nbformat.NotebookNode) -> None:
     (card,) = cards(book, "start")
     assert "start Spark" in card
     assert "done in" in card
@@ -98,19 +98,21 @@ def test_a_table_loaded_by_format_has_the_same_card(book: nbformat.NotebookNode)
     assert "verified" not in card
 
 
-def test_the_action_is_in_the_list_of_operations(book: nbformat.NotebookNode) -> None:
+def test_a_spark_action_is_in_the_list_of_operations(book: nbformat.NotebookNode) -> None:
     (cell,) = [cell for cell in book.cells if cell.id == "status"]
     listed = cell.outputs[0].data["text/plain"]
     reads = [line for line in listed.splitlines() if "read local.orders" in line]
-    assert ["done in" in line for line in reads] == [True, True]  # the quiet one reports nothing
+    assert ["done in" in line for line in reads] == [True, True]  # quiet reads are not listed
 
 
-def test_spark_leaves_no_folder_next_to_the_notebook(book: nbformat.NotebookNode) -> None:
+def test_a_notebook_with_spark_leaves_no_folder_next_to_it(book: nbformat.NotebookNode) -> None:
     (cell,) = [cell for cell in book.cells if cell.id == "files"]
     assert cell.outputs[0].text == "[]\n"
 
 
-def test_no_secret_is_saved(book: nbformat.NotebookNode, service: LocalService) -> None:
+def test_a_saved_notebook_contains_no_secret(
+    book: nbformat.NotebookNode, service: LocalService
+) -> None:
     assert service.access_key not in json.dumps(book)
 
 

@@ -37,6 +37,6 @@ def few_tasks(spark_session: SparkSession) -> Iterator[SparkSession]:
 
 @pytest.fixture
 def few_tasks_here(spark_session: SparkSession) -> Iterator[SparkSession]:
-    """The same for one test, because with these settings Spark cannot list its views."""
+    """The same settings for one test, because with them Spark cannot list its views."""
     with _few_tasks(spark_session) as spark:
         yield spark

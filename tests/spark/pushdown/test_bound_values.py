@@ -72,7 +72,7 @@ def test_a_bound_value_finds_its_row(ask, case):
         lambda case: (case.column, type(case.value), case.finer_than_spark),
     ),
 )
-def test_a_bound_time_is_never_truncated_silently(ask, case):
+def test_a_bound_time_that_spark_would_truncate_is_refused(ask, case):
     microseconds = rows()[case.column].cast("int64").to_numpy() // 1000
     found = np.flatnonzero(microseconds == microseconds[case.row]).tolist()
     value = case.value
@@ -91,7 +91,7 @@ def test_text_is_compared_with_bytes_by_its_own_bytes(ask):
         assert ask("s = :x", x=text.encode()) == [row]
 
 
-def test_a_null_is_refused_after_not_in(ask):
+def test_a_null_in_a_list_after_not_in_is_refused(ask):
     with pytest.raises(ArgumentError, match="after NOT IN"):
         ask("k not in (:x)", x=pd.Series([7, None], dtype="Int64"))
     assert ask("k not in (:x)", x=pd.Series([7, -1], dtype="Int64")) == [0, 2, 4, 5]
@@ -99,7 +99,9 @@ def test_a_null_is_refused_after_not_in(ask):
 
 @pytest.mark.gate(1)
 @pytest.mark.parametrize("zone", ["UTC", "America/New_York"])
-def test_an_instant_is_the_same_in_any_session_zone(few_tasks, profile: Profile, new_name, zone):
+def test_a_bound_instant_is_the_same_in_each_session_zone(
+    few_tasks, profile: Profile, new_name, zone
+):
     before = few_tasks.conf.get("spark.sql.session.timeZone")
     few_tasks.conf.set("spark.sql.session.timeZone", zone)
     try:

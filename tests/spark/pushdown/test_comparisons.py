@@ -128,9 +128,9 @@ def test_ambiguous_comparisons_are_not_pushed_down(where: str) -> None:
     [
         ("Asia/Shanghai", "2024-01-01 08:00:00", "2024-01-01 00:00:00"),
         ("Europe/Berlin", "2024-07-01 02:00:00", "2024-07-01 00:00:00"),
-        ("Europe/Berlin", "2024-03-31 02:30:00", ""),  # no clock shows it
-        ("Europe/Berlin", "2024-10-27 02:30:00", ""),  # clocks show it twice
-        ("Asia/Shanghai", "1900-01-01 08:00:00", ""),  # tables of zones differ
+        ("Europe/Berlin", "2024-03-31 02:30:00", ""),  # a local time that does not exist
+        ("Europe/Berlin", "2024-10-27 02:30:00", ""),  # a local time that occurs twice
+        ("Asia/Shanghai", "1900-01-01 08:00:00", ""),  # zone databases differ here
         ("GMT+8", "2024-01-01 08:00:00", ""),
         ("Nowhere/City", "2024-01-01 08:00:00", ""),
         (None, "2024-01-01 08:00:00", ""),
@@ -187,7 +187,7 @@ def computed(text: str) -> list[Computed]:
         ("cast(ds as int) % 2 = hour and hour in (1, 2)", "cast(ds as int) % 2 = hour", {}),
     ],
 )  # fmt: skip
-def test_a_condition_over_partitions_is_evaluated_as_typed(
+def test_a_computed_condition_on_partitions_keeps_its_text(
     where: str, text: str, clock: dict[str, str]
 ) -> None:
     query = f"select count(*) from t where {where}"
@@ -218,7 +218,7 @@ def test_a_condition_over_partitions_is_evaluated_as_typed(
         "1 = 1",
     ],
 )
-def test_nondeterministic_conditions_are_not_computed(where: str) -> None:
+def test_nondeterministic_conditions_do_not_prune_partitions(where: str) -> None:
     assert computed(f"select id from t where {where}") == []
 
 
@@ -247,13 +247,13 @@ def test_only_conditions_that_reject_nulls_prune_the_nullable_side_of_a_join(
     assert (of_u.partition_conditions, len(of_t.partition_conditions)) == ((), int(chooses))
 
 
-def test_computed_conditions_prune_partitions_and_fix_the_clock() -> None:
+def test_computed_conditions_prune_partitions_and_freeze_the_current_time() -> None:
     text = "select id from t where ds = date_format(current_date(), 'yyyyMMdd') and id = 1"
     (read,) = reads(text)
     (one,) = read.partition_conditions
     assert isinstance(one, Computed)
     specs = [PartitionSpec.of(f"ds={ds},hour=1") for ds in ("20240102", "20240103", "20240104")]
-    assert with_partitions(read, specs).partitions is None  # nobody was asked
+    assert with_partitions(read, specs).partitions is None  # not evaluated yet
     answers: Answers = {one: {("20240103",): True, ("20240102",): False}}
     left: Any = with_partitions(read, specs, answers).partitions
     assert [str(spec) for spec in left] == [str(spec) for spec in specs[1:]]

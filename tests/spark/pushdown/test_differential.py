@@ -173,7 +173,7 @@ def test_a_fixed_query_returns_the_rows_of_plain_spark(
         assert difference(found, expected, ordered=False) == ""
 
 
-@pytest.mark.nightly  # every query again, to verify the recorded results
+@pytest.mark.nightly  # runs all queries with plain Spark
 def test_stored_results_agree_with_plain_spark(
     few_tasks: SparkSession, served: dict[str, DataFrame]
 ) -> None:

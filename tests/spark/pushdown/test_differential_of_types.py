@@ -99,7 +99,7 @@ CONDITIONS = [
     "shown = '2023-12-31 23:59:59.999999'", "shown > timestamp_ntz '2024-01-01 00:00:00'",
     "shown < '2024-01-01T00:00:00.000001'", "shown >= timestamp '2024-01-01 00:00:00'",
 ]  # fmt: skip
-#: For these, no condition is sent.
+#: Queries for which no condition is sent.
 LEFT = {
     *("c <> 'a'", "c >= 'a'", "not (c = 'a')", "shown >= timestamp '2024-01-01 00:00:00'"),
 }
@@ -179,7 +179,7 @@ def test_a_query_returns_the_rows_of_plain_spark(
         assert difference(found, expected, ordered=False) == ""
 
 
-@pytest.mark.nightly  # every query again, to verify the recorded results
+@pytest.mark.nightly  # runs all queries with plain Spark
 def test_stored_results_agree_with_plain_spark(
     few_tasks: SparkSession, served: dict[str, DataFrame]
 ) -> None:
@@ -206,7 +206,7 @@ def test_times_use_the_zone_of_the_session(
     assert found.rows
 
 
-def test_fewer_rows_are_read_and_this_is_reported(
+def test_computed_conditions_prune_partitions_and_the_plan_reports_it(
     few_tasks: SparkSession, odps: Connection, served: object
 ) -> None:
     text = (

@@ -124,7 +124,7 @@ def search(tables: Tables, seeds: range) -> Counter[str]:
 
 
 @pytest.mark.nightly
-def test_random_queries_do_not_change_over_pruned_tables(tables: Tables) -> None:
+def test_results_of_random_queries_do_not_change_with_pruned_tables(tables: Tables) -> None:
     ends = search(tables, range(300))
     assert ends["rows"] > 60  # otherwise nothing was tested
 
@@ -133,7 +133,9 @@ if EXPLORE:  # `make explore` prints the number
 
     @pytest.mark.explore
     @pytest.mark.timeout(0)
-    def test_many_random_queries_do_not_change_over_pruned_tables(tables: Tables) -> None:
+    def test_results_of_many_random_queries_do_not_change_with_pruned_tables(
+        tables: Tables,
+    ) -> None:
         first = int.from_bytes(os.urandom(4), "big")
         print(f"seeds from {first}:", dict(search(tables, range(first, first + 10 * EXPLORE))))
 
@@ -153,6 +155,6 @@ if EXPLORE:  # `make explore` prints the number
         "select count(*) from (select * from q2 group by id)",
     ],
 )
-def test_rows_that_were_once_missed_are_read(tables: Tables, text: str) -> None:
+def test_queries_whose_rows_were_once_omitted_return_them(tables: Tables, text: str) -> None:
     end = tables.compare(text, ordered=False)
     assert not end.startswith("DIFFERENCE"), end

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
         ),
     ],
 )
-def test_an_error_of_spark_quotes_the_query_as_it_was_typed(
+def test_errors_of_spark_quote_the_query_as_typed(
     spark: SparkSession, odps: Connection, text: str, kind: type[Exception], place: str
 ) -> None:
     ansi = "spark.sql.ansi.enabled"

@@ -53,7 +53,7 @@ def sale(number: int) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def tables(odps: Connection, spark_session: SparkSession) -> Iterator[None]:
-    """Three small tables; ``sales`` has two partition levels. No query leaves a view behind."""
+    """Three small tables; ``sales`` has two partition levels. Every query drops its views."""
     odps.create_table(
         "sales",
         "id bigint, n int, status string, amount decimal(10,2), due date, gift boolean, "
@@ -277,14 +277,14 @@ def ansi(spark: SparkSession, value: str) -> Iterator[None]:
 @pytest.mark.gate(4)
 @pytest.mark.parametrize("value", ["true", "false"])
 @pytest.mark.parametrize("text", CONDITIONS)
-def test_numbers_compared_with_text_have_the_meaning_of_spark(
+def test_comparisons_of_numbers_with_text_have_the_results_of_spark(
     few_tasks_here: SparkSession, compare: Callable[[str, str], None], text: str, value: str
 ) -> None:
     with ansi(few_tasks_here, value):
         compare(text, f"ansi {value}: {text}")
 
 
-@pytest.mark.nightly  # every query again, to verify the recorded results
+@pytest.mark.nightly  # runs all queries with plain Spark
 def test_stored_results_agree_with_plain_spark(
     few_tasks_here: SparkSession, whole: dict[str, DataFrame]
 ) -> None:
@@ -327,7 +327,7 @@ def sessions(recorder: Recorder) -> list[dict[str, Any]]:
     return [body for body in bodies if "RequiredPartitions" in body]
 
 
-def test_columns_partitions_and_conditions_reach_the_service(
+def test_columns_partitions_and_conditions_are_sent_to_the_service(
     spark: SparkSession, watched: Profile, recorder: Recorder
 ) -> None:
     frame = odps_nb.spark.sql(
@@ -381,7 +381,7 @@ def test_only_partitions_under_the_fixed_leading_keys_are_listed(
     assert [params.get("partition", "") for params in lists] == listed
 
 
-def test_two_references_have_two_sessions_and_equal_ones_share_one(
+def test_different_references_have_separate_sessions_and_equal_references_share_a_session(
     spark: SparkSession, watched: Profile, recorder: Recorder
 ) -> None:
     union = "select id from sales where n = {} union all select id from sales where n = {}"
@@ -391,7 +391,7 @@ def test_two_references_have_two_sessions_and_equal_ones_share_one(
     assert [one["FilterPredicate"] for one in sessions(recorder)] == ["n = 1"]
 
 
-def test_a_limit_reaches_the_service_as_few_rows(
+def test_a_limit_reduces_the_rows_that_are_requested(
     spark: SparkSession, watched: Profile, recorder: Recorder
 ) -> None:
     query = odps_nb.spark.explain_sql(spark, watched, "select * from sales limit 3")
@@ -399,7 +399,7 @@ def test_a_limit_reaches_the_service_as_few_rows(
     assert query.to_spark().count() == 3
 
 
-def test_without_remaining_partitions_no_session_is_opened(
+def test_if_no_partition_remains_no_session_is_opened(
     spark: SparkSession, watched: Profile, recorder: Recorder
 ) -> None:
     frame = odps_nb.spark.sql(spark, watched, "select ds, st, count(*) from sales"
@@ -408,7 +408,7 @@ def test_without_remaining_partitions_no_session_is_opened(
     assert frame.collect() == []
 
 
-def test_a_plan_opens_no_session_and_states_what_would_be_read(
+def test_explain_sql_opens_no_session_and_states_what_would_be_read(
     spark: SparkSession, watched: Profile, recorder: Recorder
 ) -> None:
     query = odps_nb.spark.explain_sql(
@@ -466,7 +466,7 @@ def test_a_schema_may_be_named(spark: SparkSession, odps: Connection, tables: No
     assert odps_nb.spark.sql(spark, odps, text).count() == 5
 
 
-def test_an_unknown_table_or_column_is_not_found_with_close_names(
+def test_the_error_for_an_unknown_table_or_column_suggests_similar_names(
     spark: SparkSession, odps: Connection, tables: None
 ) -> None:
     with pytest.raises(NotFoundError) as caught:
@@ -543,7 +543,7 @@ def test_bound_lists_dates_and_decimals_are_pushed_down(
         odps_nb.spark.sql(spark, odps, "select :m", params={"n": 1})
 
 
-def test_results_are_bounded_and_have_the_dtypes_of_a_read(
+def test_results_have_the_dtypes_of_a_read_and_a_limit_bounds_them(
     spark: SparkSession, odps: Connection, tables: None
 ) -> None:
     spark.conf.set("spark.sql.session.timeZone", "Asia/Shanghai")
@@ -563,7 +563,7 @@ def test_a_result_can_be_cancelled(spark: SparkSession, odps: Connection, tables
     assert query.to_arrow().num_rows == 60
 
 
-def test_a_query_that_is_cancelled_at_its_beginning_opens_nothing(
+def test_a_query_that_is_cancelled_before_it_starts_opens_no_session(
     spark: SparkSession, watched: Profile, recorder: Recorder
 ) -> None:
     class Cancelling(Listener):
@@ -580,7 +580,7 @@ def test_a_query_that_is_cancelled_at_its_beginning_opens_nothing(
     assert listener.wait_end().phase is Phase.CANCELLED
 
 
-def test_an_expired_snapshot_raises_our_error(
+def test_an_expired_snapshot_raises_a_session_expired_error(
     spark: SparkSession, odps: Connection, new_name: Any
 ) -> None:
     name = new_name("gone")
@@ -591,7 +591,7 @@ def test_an_expired_snapshot_raises_our_error(
         query.to_arrow()
 
 
-def test_a_plan_needs_no_spark(odps: Connection, tables: None, spark: SparkSession) -> None:
+def test_explain_sql_needs_no_java(odps: Connection, tables: None, spark: SparkSession) -> None:
     query = odps_nb.spark.explain_sql(None, odps, "select id from sales where hour = 1")
     assert isinstance(query, SparkQuery)
     assert query.reads[0].partitions is not None

@@ -170,7 +170,7 @@ def left(read: TableRead) -> set[int]:
 
 @settings(max_examples=EXAMPLES)
 @given(condition=conditions())
-def test_the_service_keeps_every_row_that_the_query_wants(
+def test_sent_conditions_keep_every_row_of_the_query_result(
     duck: Duck, everything: duckdb.DuckDBPyConnection, condition: tuple[str, str]
 ) -> None:
     spark, reference = condition
@@ -209,7 +209,7 @@ SHARP = ("{}n = 1", "{}n is null", "{}n is not null", "not ({}n = 1)", "{}n is n
 
 
 def sharp(qualifiers: list[str]) -> st.SearchStrategy[tuple[str, str]]:
-    """One or two conditions of a kind that may or may not be sent, by their position."""
+    """One or two conditions; their position decides whether they may be sent."""
     one = st.tuples(st.sampled_from(SHARP), st.sampled_from(qualifiers)).map(
         lambda two: same(f"({two[0].replace('{}', two[1])})")
     )
@@ -282,7 +282,7 @@ def test_a_join_returns_the_same_rows_over_filtered_tables(
 @pytest.mark.gate(4)
 @pytest.mark.parametrize("kind", ["join", "left join", "right join", "full join"])
 @pytest.mark.parametrize("place", ["on", "where"])
-def test_every_join_of_two_tables_accepts_every_kind_of_condition(
+def test_joins_of_two_tables_return_the_same_rows_with_every_kind_of_condition(
     connection: duckdb.DuckDBPyConnection, kind: str, place: str
 ) -> None:
     for form, alias in itertools.product(SHARP, ("a.", "b.")):
@@ -296,7 +296,7 @@ def test_every_join_of_two_tables_accepts_every_kind_of_condition(
 @pytest.mark.gate(5)
 @pytest.mark.parametrize("second", ["join", "left join", "right join", "full join", "semi join"])
 @pytest.mark.parametrize("first", ["join", "left join", "right join", "full join"])
-def test_the_second_join_of_three_tables_accepts_a_condition(
+def test_joins_of_three_tables_return_the_same_rows_with_a_condition_on_the_second_join(
     connection: duckdb.DuckDBPyConnection, first: str, second: str
 ) -> None:
     for form, alias in itertools.product(SHARP, ("a.", "b.", "c.")):
@@ -308,7 +308,7 @@ def test_the_second_join_of_three_tables_accepts_a_condition(
         check(connection, query, query)
 
 
-def test_the_property_detects_a_condition_that_drops_too_much() -> None:
+def test_the_safety_check_detects_a_condition_that_drops_too_many_rows() -> None:
     (read,) = reads("select id from t where n = 1 and coalesce(n, 1) = 1").values()
     assert list(map(text_of, read.conditions)) == ["n = 1"]
     found = reads("select a.id from t a left join t b on a.id = b.id and a.n = 1 and b.n = 2")

@@ -1,4 +1,4 @@
-"""Arrow from the service to Arrow for Spark: by name, exact, nothing lost silently."""
+"""Arrow batches of the service become batches for Spark: by name, exact, or an error."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def _batch(**columns: pa.Array) -> pa.RecordBatch:
     return pa.RecordBatch.from_pydict(columns)
 
 
-def test_columns_are_matched_by_name_and_never_by_position() -> None:
+def test_columns_are_matched_by_name() -> None:
     batch = _batch(b=pa.array(["x"]), A=pa.array([1]))
     out = select(batch, pa.schema([("a", pa.int64()), ("b", pa.string())]))
     assert out.to_pydict() == {"a": [1], "b": ["x"]}

@@ -46,13 +46,13 @@ def by_format(spark: SparkSession, odps: Connection, **options: Any) -> DataFram
     return reader.options(**options).load("chars")
 
 
-def found(frame: DataFrame) -> list[int]:
+def collected_rows(frame: DataFrame) -> list[int]:
     return sorted(row.id for row in frame.collect())
 
 
 @pytest.mark.nightly
 @in_the_gate_padded
-def test_every_way_to_spark_strips_the_blanks(
+def test_every_way_to_read_with_spark_strips_blanks_of_char(
     spark: SparkSession, chars: tuple[Connection, str]
 ) -> None:
     """Evidence 153: rows are found by the CHAR value without blanks, in Spark, too."""
@@ -69,8 +69,8 @@ def test_every_way_to_spark_strips_the_blanks(
         rows = frame.orderBy("id").collect()
         assert [row.c for row in rows] == ROWS["c"], name
         assert [row.a for row in rows] == ROWS["a"], name
-        assert found(frame.filter("c = 'ab'")) == [1], name
-        assert found(frame.filter(frame.c != "ab")) == [2, 4], name
+        assert collected_rows(frame.filter("c = 'ab'")) == [1], name
+        assert collected_rows(frame.filter(frame.c != "ab")) == [2, 4], name
 
 
 CONDITIONS = {
@@ -94,7 +94,7 @@ def test_pushed_conditions_keep_the_rows_that_spark_needs(
 ) -> None:
     odps, _ = chars
     query = f"select id from chars where {condition}"
-    assert found(odps_nb.spark.sql(spark, odps, query)) == CONDITIONS[condition]
+    assert collected_rows(odps_nb.spark.sql(spark, odps, query)) == CONDITIONS[condition]
 
 
 @pytest.mark.nightly

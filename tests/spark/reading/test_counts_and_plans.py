@@ -1,4 +1,4 @@
-"""What is known about a read before its rows: row count, size, and its name in plans."""
+"""Facts known before rows are read: row count, size, and the name in plans."""
 
 from __future__ import annotations
 

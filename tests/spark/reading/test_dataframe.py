@@ -87,7 +87,7 @@ def test_values_equal_those_in_arrow_in_any_session_zone(
 
 
 @pytest.mark.spark
-def test_a_zone_affects_instants_but_not_timestamp_ntz(
+def test_a_session_zone_affects_instants_but_not_timestamp_ntz(
     spark: SparkSession, odps: Connection
 ) -> None:
     frame = odps_nb.spark.read(spark, odps, "types_all", where="row_name = 'usual'")
@@ -166,7 +166,7 @@ def test_a_filter_and_a_limit_together_are_exact(spark: SparkSession, odps: Conn
 
 @pytest.mark.spark
 @pytest.mark.parametrize("asked", [{}, {"splits": 3}])
-def test_a_filter_is_exact_whatever_the_service_skips(
+def test_a_filter_is_exact_even_if_the_service_skips_no_rows(
     spark: SparkSession, odps: Connection, asked: dict[str, int]
 ) -> None:
     table = odps.table("orders")
@@ -207,7 +207,7 @@ def test_a_partition_without_rows_returns_no_rows(spark: SparkSession, odps: Con
 
 
 @pytest.mark.spark
-def test_a_scan_becomes_a_dataframe_of_its_own_snapshot(
+def test_a_dataframe_of_a_scan_reads_the_snapshot_of_the_scan(
     spark: SparkSession, odps: Connection
 ) -> None:
     scan = odps.table("types_all").read(columns=["row_name", "c_int"])
@@ -304,7 +304,7 @@ def test_an_expired_session_raises_an_error_and_is_never_reopened(
 
 
 @given(st.integers(1, 10**7), st.integers(1, 300))
-def test_equal_splits_are_pickled_as_a_rule(rows: int, count: int) -> None:
+def test_splits_of_equal_size_are_pickled_as_their_count_and_size(rows: int, count: int) -> None:
     splits = plan_ranges(rows, count)
     kept = SplitList.of(splits)
     assert not kept.others
@@ -315,12 +315,12 @@ def test_equal_splits_are_pickled_as_a_rule(rows: int, count: int) -> None:
     st.lists(st.builds(RowRangeSplit, st.integers(0, 99), st.integers(1, 99)), max_size=5)
     | st.lists(st.builds(IndexSplit, st.integers(0, 9)), max_size=5)
 )
-def test_other_splits_are_pickled_as_a_list(splits: list[Any]) -> None:
+def test_splits_of_different_sizes_are_pickled_as_a_list(splits: list[Any]) -> None:
     kept = SplitList.of(splits)
     assert [kept[number] for number in range(len(kept))] == splits
 
 
-def test_a_hundred_thousand_splits_stay_small_in_a_task(profile: Profile) -> None:
+def test_a_hundred_thousand_splits_take_few_bytes_in_a_task(profile: Profile) -> None:
     import pickle
 
     splits = plan_ranges(10**9, 100_000)

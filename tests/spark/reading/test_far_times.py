@@ -36,7 +36,7 @@ def test_the_year_9999_is_written_and_read_by_spark(spark, odps, new_name, kind)
 
 
 @pytest.mark.storage_api("far times")
-def test_sql_over_spark_sees_the_year_9999(spark, odps, new_name):
+def test_spark_sql_reads_the_year_9999(spark, odps, new_name):
     name = new_name("far_sql")
     table = odps.create_table(name, "id bigint, t timestamp")
     table.write(pa.table({"id": range(3), "t": pa.array(FAR, pa.timestamp("us"))}))

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.spark
 
 
 @pytest.mark.nightly
-def test_both_ways_to_read_in_spark_have_the_option(
+def test_both_ways_to_read_with_spark_have_the_text_option(
     spark: SparkSession, odps: Connection, new_name: Callable[[str], str]
 ) -> None:
     name = new_name("bytes")

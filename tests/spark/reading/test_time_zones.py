@@ -42,7 +42,7 @@ EXPECTED = (MOMENT, MOMENT, "2024-01-31 10:00:00")
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("session", ["UTC", "Asia/Shanghai", "America/Los_Angeles"])
-def test_a_row_is_the_same_instant_in_every_zone_of_the_session(spark, zoned, table, session):
+def test_a_row_has_the_same_instants_in_every_session_zone(spark, zoned, table, session):
     spark.conf.set(SESSION, session)
     name = table.name.table
     frame = odps_nb.spark.read(spark, zoned, name)
@@ -59,7 +59,7 @@ def test_a_row_is_the_same_instant_in_every_zone_of_the_session(spark, zoned, ta
 
 
 @pytest.mark.nightly
-def test_a_condition_of_a_read_is_in_the_zone_of_the_connection(spark, zoned, odps, table):
+def test_times_in_a_condition_are_in_the_zone_of_the_connection(spark, zoned, odps, table):
     spark.conf.set(SESSION, "America/Los_Angeles")
     name, where = table.name.table, "t = '2024-01-31 10:00:00'"
     assert odps_nb.spark.read(spark, zoned, name, where=where).count() == 1
@@ -69,7 +69,9 @@ def test_a_condition_of_a_read_is_in_the_zone_of_the_connection(spark, zoned, od
     assert reader.option("table", name).option("where", where).load().count() == 1
 
 
-def test_a_local_time_of_spark_becomes_an_instant_in_the_zone(spark, zoned, odps, new_name):
+def test_a_local_time_from_spark_is_stored_as_an_instant_in_the_zone_of_the_connection(
+    spark, zoned, odps, new_name
+):
     frame = spark.sql("select timestamp_ntz '2024-01-31 10:00:00' as t")
     for connection, hours in ((zoned, 8), (odps, 0)):
         table = connection.create_table(new_name("walls"), "t timestamp")
@@ -90,7 +92,7 @@ def test_a_spark_query_returns_times_in_the_zone_of_the_connection(spark, zoned,
     assert plain["d"][0] == CLOCK - dt.timedelta(hours=8)
 
 
-def test_an_unknown_zone_is_reported(spark, profile, table):
+def test_an_unknown_time_zone_is_reported(spark, profile, table):
     options = odps_nb.spark.options(profile) | {"timezone": "Mars/Base", "table": str(table.name)}
     odps_nb.spark.register(spark)
     with pytest.raises(Exception, match="there is no time zone 'Mars/Base'"):

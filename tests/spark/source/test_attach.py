@@ -30,7 +30,7 @@ def database(spark: SparkSession, new_name: Names) -> Iterator[str]:
 
 
 @pytest.mark.spark
-def test_an_entry_has_new_columns_and_rows_when_attached_again(
+def test_attaching_a_table_again_updates_its_columns_and_rows(
     spark: SparkSession, odps: Connection, database: str, new_name: Names
 ) -> None:
     name = new_name("grows")
@@ -99,5 +99,5 @@ def test_a_catalog_that_outlives_the_session_is_refused() -> None:
         _check_catalog(Hive)  # type: ignore[arg-type]
 
 
-def test_our_options_are_not_confused_with_options_of_others() -> None:
+def test_names_of_options_of_other_data_sources_are_not_options_of_odps_nb() -> None:
     assert not set(INSTEAD) & (_READ | _WRITE | _STREAM_READ | _STREAM_WRITE)

@@ -1,7 +1,7 @@
 """A micro-batch is committed once even if its checkpoint is not in a local folder.
 
 These tests do not run Spark, because its S3 file system is in a jar that no package index has. The
-tests write Spark's own files; those of the sink are real.
+tests write Spark's own files; the sink writes its files itself.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def table(odps: Connection, new_name: Callable[[str], str]) -> Iterator[Table]:
 
 
 def plan(store: Store, *batches: int) -> None:
-    """Write what Spark writes before it passes a micro-batch to a sink."""
+    """Write the files that Spark writes before it passes a micro-batch to a sink."""
     files, folder, _ = store
     files.create_dir(f"{folder}/offsets")
     for name in ("metadata", *(f"offsets/{batch}" for batch in batches)):

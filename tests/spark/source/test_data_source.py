@@ -60,7 +60,7 @@ def test_columns_are_selected_by_option_or_schema(
 
 @pytest.mark.nightly
 @pytest.mark.spark
-def test_partitions_are_chosen_by_ranges_and_latest(
+def test_partitions_are_selected_by_ranges_and_by_latest(
     reader: DataFrameReader, odps: Connection, spark: SparkSession
 ) -> None:
     days = [str(spec).removeprefix("ds=") for spec in odps.table("orders").partitions()]
@@ -112,7 +112,7 @@ def test_filters_of_different_queries_of_one_view_are_independent(
     spark.catalog.dropTempView("types_view")
 
 
-def test_nothing_is_pushed_down() -> None:
+def test_the_data_source_pushes_down_no_filters() -> None:
     # pyspark 4.0 does not have it
     inherited = getattr(DataSourceReader, "pushFilters", None)
     assert getattr(OdpsReader, "pushFilters", None) is inherited
@@ -147,9 +147,7 @@ def test_rows_are_appended_and_replaced(
 
 
 @pytest.mark.spark
-def test_an_unknown_table_or_option_is_one_clear_error_without_java(
-    reader: DataFrameReader,
-) -> None:
+def test_errors_for_unknown_tables_or_options_have_no_java_frames(reader: DataFrameReader) -> None:
     with pytest.raises(Exception, match="no_such_table") as caught:
         reader.load("no_such_table")
     assert isinstance(from_spark(caught.value), NotFoundError)
@@ -198,7 +196,7 @@ def test_an_abort_after_a_failed_task_drops_all_rows(
     assert odps.table(name).read().row_count == 0
 
 
-def test_an_abort_after_a_failed_commit_deletes_nothing(
+def test_an_abort_after_a_failed_commit_deletes_no_rows(
     profile: Profile, odps: Connection, new_name: Names
 ) -> None:
     name = new_name("doubt")
@@ -212,14 +210,14 @@ def test_an_abort_after_a_failed_commit_deletes_nothing(
 # -- options ------------------------------------------------------------------------------------
 
 
-def test_options_contain_keys_and_show_none(profile: Profile) -> None:
+def test_options_contain_keys_and_their_repr_shows_none(profile: Profile) -> None:
     given = odps_nb.spark.options(profile)
     assert given["access_key"] == profile.access_key
     assert str(profile.access_key) not in repr(given) + str(given)
     assert ReadSettings.of({**given, "table": "orders"}).profile == profile
 
 
-def test_options_are_read_in_any_case(profile: Profile) -> None:
+def test_option_names_are_accepted_in_any_letter_case(profile: Profile) -> None:
     settings = ReadSettings.of(
         {
             **{key.upper(): value for key, value in profile.as_options().items()},
@@ -266,15 +264,15 @@ def test_client_options_can_be_passed_with_keys_or_a_profile(
         ({"table": "t", "replaceWhere": "ds = 1"}, "no reader option 'replacewhere'"),
     ],
 )
-def test_wrong_options_are_refused(profile: Profile, given: dict[str, str], told: str) -> None:
+def test_invalid_options_are_refused(profile: Profile, given: dict[str, str], told: str) -> None:
     with pytest.raises(ConfigError, match=told):
         ReadSettings.of({**profile.as_options(), **given})
 
 
-def test_an_unknown_profile_is_named_without_its_settings() -> None:
+def test_the_error_for_an_unknown_profile_names_it_without_settings() -> None:
     with pytest.raises(ConfigError, match="nobody"):
         ReadSettings.of({"profile": "nobody", "table": str(uuid.uuid4())})
 
 
-def test_the_source_is_called_odps() -> None:
+def test_the_data_source_is_named_odps() -> None:
     assert OdpsDataSource.name() == "odps"

@@ -1,4 +1,4 @@
-"""What PySpark does with filters that a data source accepts: the reason why ours accepts none.
+"""PySpark passes filters of one query to another, so the data source of odps_nb accepts none.
 
 If this test fails, PySpark has changed: see docs/decisions/spark.md.
 """
@@ -60,7 +60,10 @@ def test_spark_passes_pushed_filters_from_one_query_to_the_next(spark: SparkSess
     load = spark.read.format("ten_numbers").load
     if pyspark_version() < (4, 1):
         frame = load()
-        assert (frame.filter("a = 1").count(), frame.count()) == (1, 10)  # it asks nobody
+        assert (frame.filter("a = 1").count(), frame.count()) == (
+            1,
+            10,
+        )  # PySpark does not call pushFilters
         return
     with pytest.raises(Exception, match="PUSHDOWN_DISABLED"):
         load().count()

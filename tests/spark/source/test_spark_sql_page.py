@@ -26,7 +26,7 @@ ROWS = {"trades": [(1, 0.5, "a"), (2, 1.5, "b")], "ledger": [(1,)]}
 
 
 class Line(NamedTuple):
-    """A line of a table: the code, the outcome, and the calls that its error names."""
+    """A row of a table on the page: the code, the outcome, and the calls that its error names."""
 
     code: str
     outcome: str
@@ -57,7 +57,7 @@ def place(tables: None, spark: SparkSession, odps: Connection) -> dict[str, Any]
     """The names that the page uses."""
     import pyarrow as pa
 
-    if held(odps) != ROWS:  # the previous line changed the table
+    if stored_rows(odps) != ROWS:  # the previous line changed the table
         odps.table("trades").truncate()
         rows = {"id": [1, 2], "amount": [0.5, 1.5], "ds": ["a", "b"]}
         odps.table("trades").write(pa.table(rows), progress=False)
@@ -66,7 +66,7 @@ def place(tables: None, spark: SparkSession, odps: Connection) -> dict[str, Any]
     return {"spark": spark, "odps": odps, "odps_nb": odps_nb, "df": df, "F": F}
 
 
-def held(odps: Connection) -> dict[str, list[tuple[Any, ...]]]:
+def stored_rows(odps: Connection) -> dict[str, list[tuple[Any, ...]]]:
     tables = {name: odps.table(name).read().to_arrow().to_pylist() for name in TABLES}
     return {name: sorted(tuple(row.values()) for row in rows) for name, rows in tables.items()}
 
@@ -93,10 +93,10 @@ def check(line: Line, place: dict[str, Any]) -> None:
         told += f"\n{getattr(caught.value, 'hint', '')}"
         assert line.named, f"the page names no other call for {line.code}"
         assert line.outcome == "fails" or line.named[0] in told
-        assert (held(odps), catalog(spark)) == (ROWS, there)
+        assert (stored_rows(odps), catalog(spark)) == (ROWS, there)
         return
     rows = run(line.code, place)
-    after = held(odps)
+    after = stored_rows(odps)
     if line.outcome == "reads":
         assert sorted(tuple(row) for row in rows) == ROWS["trades"]
     elif line.outcome == "adds":
@@ -118,14 +118,14 @@ def _replaced(code: str) -> dict[str, list[tuple[Any, ...]]]:
 
 @pytest.mark.gate(3)
 @pytest.mark.parametrize("line", lines("Without `attach`"), ids=lambda line: line.code)
-def test_a_line_of_the_page_works_without_attach(line: Line, place: dict[str, Any]) -> None:
+def test_each_line_of_the_page_is_true_without_attach(line: Line, place: dict[str, Any]) -> None:
     place["spark"].sql("drop database if exists odps cascade")
     check(line, place)
 
 
 @pytest.mark.gate(3)
 @pytest.mark.parametrize("line", lines("After `odps_nb.spark.attach"), ids=lambda line: line.code)
-def test_a_line_of_the_page_works_after_attach(line: Line, place: dict[str, Any]) -> None:
+def test_each_line_of_the_page_is_true_after_attach(line: Line, place: dict[str, Any]) -> None:
     if not place["spark"].catalog.tableExists("odps.trades"):
         names = odps_nb.spark.attach(place["spark"], place["odps"], TABLES, progress=False)
         assert names == ("odps.trades", "odps.ledger")

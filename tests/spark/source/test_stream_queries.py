@@ -90,7 +90,7 @@ def ids(table: Table) -> list[int]:
 
 @pytest.mark.nightly
 @pytest.mark.spark
-def test_rows_arrive_once_in_version_order_even_after_a_restart(
+def test_rows_are_written_once_in_version_order_even_after_a_restart(
     spark: SparkSession, odps: Connection, make: Make, tmp_path: Path, event_log: Path
 ) -> None:
     source, sink = make("source"), make("sink")

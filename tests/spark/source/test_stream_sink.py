@@ -1,4 +1,4 @@
-"""Micro-batches are committed once, whichever process dies; called as Spark calls a sink."""
+"""Micro-batches are committed once, whichever process dies; tests call the sink as Spark does."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def session_of(messages: Messages) -> Any:
     return messages[0].session  # type: ignore[union-attr]
 
 
-def test_each_micro_batch_is_in_the_table_once(query: Query, table: Table) -> None:
+def test_each_micro_batch_is_stored_once(query: Query, table: Table) -> None:
     query.commit(query.write([1, 2], [], [3]), 0)
     assert ids(table) == [1, 2, 3]
     query.plan(1)
@@ -117,14 +117,14 @@ def test_each_micro_batch_is_in_the_table_once(query: Query, table: Table) -> No
     assert ids(table) == [1, 2, 3, 4]
 
 
-def test_a_crash_before_the_recorded_commit_leaves_nothing(query: Query, table: Table) -> None:
+def test_a_crash_before_the_commit_is_recorded_stores_no_rows(query: Query, table: Table) -> None:
     query.write([1])
     assert ids(table) == []
     query.commit(query.write([1]), 0)
     assert ids(table) == [1]
 
 
-def test_a_crash_after_the_recorded_commit_commits_the_first_rows(
+def test_after_a_crash_a_recorded_commit_is_completed_and_the_new_rows_are_dropped(
     query: Query, table: Table, storage: StorageClient
 ) -> None:
     first, second = query.write([1]), query.write([1])
@@ -158,7 +158,7 @@ def test_a_crash_before_spark_records_the_batch_repeats_no_rows(query: Query, ta
 
 
 @pytest.mark.storage_api("its requests")
-def test_a_recorded_commit_of_an_aborted_session_is_written_again(
+def test_the_rows_of_a_recorded_commit_are_written_again_if_its_session_was_aborted(
     query: Query, table: Table, storage: StorageClient
 ) -> None:
     first = query.write([1])
@@ -170,7 +170,7 @@ def test_a_recorded_commit_of_an_aborted_session_is_written_again(
     assert ids(table) == [1]
 
 
-def test_an_ambiguous_result_is_an_error_with_two_remedies(query: Query, table: Table) -> None:
+def test_an_unknown_outcome_raises_an_error_with_two_remedies(query: Query, table: Table) -> None:
     query.log.note(0, Intent(table=str(table.name), session="never-was", streams=(("0", 1),)))
     again = query.write([1])
     with pytest.raises(StateError, match="may already be in") as caught:
@@ -206,7 +206,9 @@ def test_a_commit_whose_response_is_lost_takes_effect_once(
     assert (lost, ids(table)) == (["TableCommitWriteSession"], [1])
 
 
-def test_an_emptied_checkpoint_ignores_old_commits(query: Query, table: Table) -> None:
+def test_commits_of_an_earlier_checkpoint_in_a_folder_are_ignored(
+    query: Query, table: Table
+) -> None:
     query.commit(query.write([1]), 0)
     (query.checkpoint / "offsets" / "0").write_text("v1\nplanned anew")
     query.commit(query.write([2]), 0)
@@ -243,7 +245,7 @@ def test_a_micro_batch_of_too_many_partitions_is_dropped(
     assert fetch_write_status(storage, message.session) == ended("ABORTED")
 
 
-def test_an_abort_keeps_a_session_that_may_be_committed(
+def test_an_abort_keeps_a_session_whose_tasks_all_succeeded(
     query: Query, table: Table, storage: StorageClient
 ) -> None:
     failed, doubtful = query.write([1]), query.write([2])
@@ -273,7 +275,7 @@ def test_columns_are_checked_before_a_task_runs(
         pickle.dumps(writer)
 
 
-def test_a_stream_needs_its_checkpoint_among_its_options(odps: Connection, table: Table) -> None:
+def test_a_stream_needs_the_option_for_its_checkpoint(odps: Connection, table: Table) -> None:
     given = {**odps_nb.spark.options(odps), "table": str(table.name)}
     with pytest.raises(ConfigError, match="has no checkpointLocation option"):
         OdpsDataSource(given).streamWriter(SCHEMA, False)
@@ -312,7 +314,7 @@ def test_old_commit_files_are_deleted(query: Query) -> None:
     assert query.log.find(200) == intent
 
 
-def test_two_drivers_of_one_batch_commit_it_once(query: Query, table: Table) -> None:
+def test_two_drivers_of_one_micro_batch_commit_it_once(query: Query, table: Table) -> None:
     """The second driver has written its rows and found no record when the first one commits."""
     slow, fast = query.write([1, 2]), query.write([1, 2])
     found = query.log.find(0)
@@ -325,7 +327,7 @@ def test_two_drivers_of_one_batch_commit_it_once(query: Query, table: Table) -> 
     assert not list((query.checkpoint / "odps_nb").glob(".*.tmp"))
 
 
-def test_a_disk_without_hard_links_keeps_a_checkpoint(
+def test_a_checkpoint_works_on_a_disk_without_hard_links(
     query: Query, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refused(*_: object) -> None:

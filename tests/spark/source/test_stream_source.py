@@ -177,7 +177,7 @@ def test_a_batch_has_at_most_the_configured_number_of_versions(table: Table, fol
         assert reader.latestOffset(first, limits.ReadAllAvailable())["version"] == 6
 
 
-def test_versions_after_the_call_are_left_to_the_next_query(table: Table, follow: Open) -> None:
+def test_a_query_with_available_now_ignores_later_versions(table: Table, follow: Open) -> None:
     reader = follow()
     reader.prepareForTriggerAvailableNow()
     add(table, 4)
@@ -283,7 +283,7 @@ def test_an_offset_of_another_source_is_refused(follow: Open) -> None:
         follow().latestOffset({"partition-0": 7})
 
 
-def test_no_visible_text_contains_a_key(odps: Connection, follow: Open) -> None:
+def test_offsets_partitions_and_reprs_contain_no_key(odps: Connection, follow: Open) -> None:
     reader = follow()
     end = reader.latestOffset(reader.initialOffset())
     parts = reader.partitions(reader.initialOffset(), end)
@@ -306,7 +306,7 @@ def test_a_service_without_versions_is_reported(profile: Profile, follow: Open) 
     assert "spark.read" in str(caught.value.hint)
 
 
-def test_a_service_that_includes_the_first_version_is_detected(
+def test_a_service_that_returns_the_start_version_is_refused(
     profile: Profile, follow: Open
 ) -> None:
     def inclusive(action: str, status: int, body: bytes) -> tuple[int, bytes]:
@@ -336,7 +336,7 @@ def test_expired_versions_raise_an_error(profile: Profile, follow: Open) -> None
     assert "restart with an empty checkpointLocation" in str(caught.value.hint)
 
 
-def test_the_latest_partition_is_refused_for_a_stream(odps: Connection) -> None:
+def test_partitions_latest_is_refused_for_a_stream(odps: Connection) -> None:
     given = {**odps.profile.as_options(), "table": "orders", "partitions": "ds>=2024-01-01; latest"}
     with pytest.raises(ConfigError, match="changes while a stream runs"):
         StreamReadSettings.of(given)

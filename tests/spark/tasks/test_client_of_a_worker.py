@@ -34,7 +34,7 @@ def test_tasks_of_one_worker_share_a_client(spark: SparkSession, odps: Connectio
     assert all(sorted(one) == list(range(1, len(one) + 1)) for one in counts.values())
 
 
-def test_a_client_is_closed_after_an_error_and_when_the_profile_changes(
+def test_the_client_of_a_worker_is_closed_after_an_error_or_a_change_of_profile(
     spark: SparkSession, odps: Connection
 ) -> None:
     profile = TaskProfile.of(odps._storage)

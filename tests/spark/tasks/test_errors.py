@@ -50,20 +50,20 @@ def test_every_error_is_restored_with_its_type(name: str) -> None:
     assert back.notes == ("split 3 of demo.orders",)
 
 
-def test_java_frames_after_our_text_are_omitted() -> None:
+def test_java_frames_after_the_text_of_an_error_are_omitted() -> None:
     text = _story(for_spark(ConversionError("no", hint="cast it")))
     back = from_spark(RuntimeError(text + "\n\tat org.apache.spark.X.y(X.scala:1)\n"))
     assert (str(back), back and back.hint) == ("no", "cast it")
 
 
-def test_other_errors_are_unchanged() -> None:
+def test_errors_of_other_libraries_are_unchanged() -> None:
     assert from_spark(RuntimeError("ZeroDivisionError: division by zero")) is None
     assert from_spark(RuntimeError("odps_nb.errors.Invented: x")) is None
     with pytest.raises(ZeroDivisionError), task_errors("split 1"):
         _ = 1 / 0
 
 
-def test_an_expired_session_says_to_read_again() -> None:
+def test_the_hint_of_an_expired_session_is_to_read_again() -> None:
     with (
         pytest.raises(SessionExpiredError, match="to do: read the table again"),
         task_errors("split 1", expired="read the table again"),
@@ -72,7 +72,7 @@ def test_an_expired_session_says_to_read_again() -> None:
 
 
 @pytest.mark.spark
-def test_an_error_of_a_task_reaches_the_driver_without_java(spark: SparkSession) -> None:
+def test_an_error_of_a_task_reaches_the_driver_without_java_frames(spark: SparkSession) -> None:
     def fail(batches: object) -> object:
         with task_errors("split 1 of demo.orders", expired="read the table again"):
             raise SessionExpiredError("the session is over", request_id="R1")

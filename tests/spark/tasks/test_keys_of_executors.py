@@ -28,14 +28,14 @@ NAME = "on_executors"
 
 
 @pytest.fixture
-def asked(tmp_path: Path) -> Path:
+def program_runs(tmp_path: Path) -> Path:
     """A file to which each run of the credential process adds a line."""
     return tmp_path / "asked"
 
 
 @pytest.fixture
 def named(
-    odps: Connection, asked: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    odps: Connection, program_runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Connection]:
     """A connection with a profile whose program prints keys; executors see the same files."""
     known = odps.profile
@@ -43,7 +43,7 @@ def named(
     script = tmp_path / "keys.py"
     script.write_text(
         "import os\n"
-        f"with open({str(asked)!r}, 'a') as file:\n"
+        f"with open({str(program_runs)!r}, 'a') as file:\n"
         "    file.write(f'{os.getppid()}\\n')\n"
         f"print({json.dumps(json.dumps(keys))})\n"
     )
@@ -66,7 +66,7 @@ def named(
         profiles.unlink()
 
 
-def test_a_pickled_task_holds_no_key(odps: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pickled_task_contains_no_key(odps: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
     with_keys = pickle.dumps(TaskProfile.of(odps._storage))
     monkeypatch.setenv("ODPS_NB_SPARK_KEYS", "executor")
     task = TaskProfile.of(odps._storage)
@@ -82,7 +82,7 @@ def test_a_pickled_task_holds_no_key(odps: Connection, monkeypatch: pytest.Monke
 
 @pytest.mark.spark
 def test_tasks_read_and_write_with_their_own_keys(
-    spark: SparkSession, named: Connection, asked: Path, new_name: Callable[[str], str]
+    spark: SparkSession, named: Connection, program_runs: Path, new_name: Callable[[str], str]
 ) -> None:
     name = new_name("found")
     named.create_table(name, "id bigint")
@@ -91,14 +91,14 @@ def test_tasks_read_and_write_with_their_own_keys(
     assert [frame.filter("true").count(), frame.filter("true").count()] == [1000, 1000]
     odps_nb.spark.register(spark, named)
     assert spark.read.format("odps").load(name).count() == 1000
-    processes = asked.read_text().split()
+    processes = program_runs.read_text().split()
     assert str(os.getpid()) in processes
     tasks = 4 + 8 + 8 + 1
     assert 1 < len(processes) < tasks  # a worker that runs many tasks runs the program once
 
 
 @pytest.mark.spark
-def test_without_keys_the_error_of_a_task_says_where_it_looked_and_why(
+def test_without_keys_the_error_of_a_task_names_the_missing_setting_and_the_reason(
     spark: SparkSession, odps: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ODPS_NB_SPARK_KEYS", "executor")

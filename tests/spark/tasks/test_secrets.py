@@ -1,4 +1,4 @@
-"""Keys reach the tasks, but nothing that users or other programs can read."""
+"""Tasks receive keys, but no text or file that users or other programs can read has them."""
 
 from __future__ import annotations
 

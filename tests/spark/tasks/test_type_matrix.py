@@ -255,7 +255,7 @@ def test_every_value_is_read_and_written_unchanged(
 
 @pytest.mark.spark
 @pytest.mark.parametrize("zone", ["America/New_York", _at_night("Asia/Shanghai"), _at_night("UTC")])
-def test_spark_computes_with_the_right_instants_and_local_times(
+def test_spark_prints_the_correct_instants_and_local_times(
     spark: SparkSession, odps: Connection, whole: str, zone: str
 ) -> None:
     """The values as Spark prints them, because two errors on a round trip could cancel out."""
@@ -278,7 +278,7 @@ def test_spark_computes_with_the_right_instants_and_local_times(
 
 @pytest.mark.spark
 @pytest.mark.parametrize("road", ["read", _at_night("format")])
-def test_rows_as_python_objects_are_the_same(
+def test_collected_rows_equal_the_arrow_rows(
     spark: SparkSession, odps: Connection, whole: str, road: str
 ) -> None:
     """collect() builds Python objects, which is a different path from Arrow's."""

@@ -95,7 +95,7 @@ def test_values_that_spark_does_not_support_are_refused_by_column(kind: OdpsType
     assert str(caught.value.hint).startswith("select the other columns with columns=['id'], or ")
 
 
-def test_comments_nullability_and_the_finer_type_are_kept() -> None:
+def test_comments_nullability_and_maxcompute_types_are_kept_in_metadata() -> None:
     schema = TableSchema(
         columns=(
             Column(name="a", type=PrimitiveType(TypeCode.BIGINT), nullable=False, comment="key"),
@@ -154,13 +154,13 @@ NOT_STORED = ("VariantType", "CalendarIntervalType")  # PySpark 3.5 has no Varia
 @pytest.mark.parametrize(
     "kind", [getattr(spark, name)() for name in NOT_STORED if hasattr(spark, name)]
 )
-def test_a_spark_type_that_no_table_has_is_refused(kind: spark.DataType) -> None:
+def test_a_spark_type_without_a_column_type_is_refused(kind: spark.DataType) -> None:
     with pytest.raises(ConversionError, match="column 'v'") as caught:
         table_type(kind, column="v")
     assert caught.value.source_type == kind.simpleString()
 
 
-def test_a_collation_that_no_table_has_is_refused_at_any_depth() -> None:
+def test_a_collation_is_refused_at_any_depth() -> None:
     if pyspark_version() < (4, 0):
         return  # its strings have no collation
     kind = spark.ArrayType(spark.StringType("UNICODE_CI"))

@@ -1,4 +1,4 @@
-"""`odps_nb.spark.write`: one commit or nothing, whatever Spark does with its tasks."""
+"""`odps_nb.spark.write`: one commit or none, whatever Spark does with its tasks."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _ids(odps: Connection, name: str) -> list[int]:
 
 
 @pytest.mark.spark
-def test_a_task_that_first_fails_writes_no_row_twice(
+def test_a_retried_task_writes_no_row_twice(
     spark: SparkSession, odps: Connection, new_name: Names, tmp_path: Path
 ) -> None:
     name = new_name("retried")
@@ -95,7 +95,7 @@ def _task(odps: Connection, name: str) -> tuple[Any, WriteTask]:
 
 
 @pytest.mark.storage_api("its requests")
-def test_rows_of_another_attempt_are_not_committed(odps: Connection, new_name: Names) -> None:
+def test_a_second_attempt_of_a_task_adds_no_rows(odps: Connection, new_name: Names) -> None:
     name = new_name("speculated")
     odps.create_table(name, "id bigint")
     session, task = _task(odps, name)
@@ -109,7 +109,7 @@ def test_rows_of_another_attempt_are_not_committed(odps: Connection, new_name: N
 
 
 @pytest.mark.storage_api("its requests")
-def test_an_attempt_after_the_commit_changes_nothing(odps: Connection, new_name: Names) -> None:
+def test_an_attempt_after_the_commit_adds_no_rows(odps: Connection, new_name: Names) -> None:
     name = new_name("zombie")
     odps.create_table(name, "id bigint")
     session, task = _task(odps, name)
@@ -126,7 +126,7 @@ def test_an_attempt_after_the_commit_changes_nothing(odps: Connection, new_name:
 
 
 @pytest.mark.spark
-def test_columns_that_do_not_fit_are_all_named_before_a_job_starts(
+def test_all_columns_that_do_not_fit_are_named_before_a_job_starts(
     spark: SparkSession, odps: Connection, new_name: Names
 ) -> None:
     name = new_name("strict")
@@ -146,7 +146,7 @@ def test_columns_that_do_not_fit_are_all_named_before_a_job_starts(
 
 
 @pytest.mark.spark
-def test_a_value_that_does_not_fit_raises_our_error_and_nothing_is_written(
+def test_a_value_that_does_not_fit_raises_a_conversion_error_and_no_row_is_written(
     spark: SparkSession, odps: Connection, new_name: Names
 ) -> None:
     name = new_name("values")
@@ -196,7 +196,7 @@ def test_rows_are_written_into_their_partitions(odps: Connection, by_day: str) -
 
 
 @pytest.mark.spark
-def test_an_overwrite_of_one_partition_keeps_the_others(
+def test_an_overwrite_of_a_partition_keeps_the_other_partitions(
     spark: SparkSession, odps: Connection, by_day: str
 ) -> None:
     frame = spark.range(3)
@@ -206,7 +206,7 @@ def test_an_overwrite_of_one_partition_keeps_the_others(
 
 
 @pytest.mark.spark
-def test_an_overwrite_must_name_the_partitions_to_replace(
+def test_an_overwrite_of_a_partitioned_table_must_name_the_partitions_to_replace(
     spark: SparkSession, odps: Connection, by_day: str
 ) -> None:
     frame = spark.range(3).selectExpr("id", "'0' ds", "1 hour")
@@ -234,7 +234,7 @@ def test_a_column_may_repeat_the_partition_but_not_contradict_it(
 
 
 @pytest.mark.spark
-def test_an_empty_data_frame_commits_and_an_overwrite_with_it_empties_the_table(
+def test_an_empty_data_frame_adds_no_rows_and_empties_the_table_with_overwrite(
     spark: SparkSession, odps: Connection, new_name: Names
 ) -> None:
     name = new_name("emptied")

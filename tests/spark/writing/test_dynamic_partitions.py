@@ -85,7 +85,7 @@ def test_the_maximum_number_of_partitions_is_written_at_once(
 @pytest.mark.gate(1)
 @pytest.mark.spark
 @pytest.mark.parametrize("road", ["write", "format"])
-def test_too_many_partitions_are_refused_and_nothing_is_written(
+def test_a_write_with_too_many_partitions_is_refused_and_no_row_is_written(
     spark: SparkSession, odps: Connection, by_day: str, road: str
 ) -> None:
     frame = _days(spark, 60, 6)
@@ -101,7 +101,7 @@ def test_too_many_partitions_are_refused_and_nothing_is_written(
 
 
 @pytest.mark.spark
-def test_partitions_of_all_tasks_count_together(
+def test_the_partition_limit_applies_to_all_tasks_together(
     spark: SparkSession, odps: Connection, by_day: str
 ) -> None:
     # Each task stays within the limit, but all of them together do not.
@@ -153,7 +153,7 @@ def test_the_number_of_tasks_is_limited_to_the_streams_of_a_session(
 
 
 @pytest.mark.spark
-def test_a_write_with_too_many_streams_is_never_committed(
+def test_a_write_with_too_many_streams_is_not_committed(
     spark: SparkSession, odps: Connection, by_day: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(writing_task, "MAX_STREAMS", 2)
@@ -171,7 +171,7 @@ def _written(number: int, *partitions: str) -> Written:
     return Written(stream=stream, partitions=partitions)
 
 
-def test_streams_and_partitions_are_counted_over_all_tasks() -> None:
+def test_the_limits_of_streams_and_partitions_apply_to_all_tasks_together() -> None:
     table = TableName(project="p", table="t")
     full = [_written(n, f"ds={n % 512}", "ds=0") for n in range(20_000)]
     check_written(table, full)

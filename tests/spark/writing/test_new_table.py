@@ -27,7 +27,7 @@ def types(odps: Connection, name: str) -> list[tuple[str, str]]:
     return [(column.name, format_type(column.type)) for column in odps.table(name).schema]
 
 
-def test_types_of_read_columns_are_restored(odps: Connection) -> None:
+def test_columns_read_from_a_table_keep_their_types_in_a_new_table(odps: Connection) -> None:
     for name in ("types_all", "media", "documents"):
         schema = odps.table(name).schema
         found = table_columns(spark_schema(schema.columns))
@@ -37,7 +37,7 @@ def test_types_of_read_columns_are_restored(odps: Connection) -> None:
 
 
 @pytest.mark.spark
-def test_a_data_frame_creates_its_table(
+def test_writing_a_data_frame_can_create_its_table(
     spark: SparkSession, odps: Connection, new_name: Names
 ) -> None:
     names = [new_name("spark") for _ in range(3)]
@@ -87,7 +87,7 @@ def test_a_failed_job_leaves_no_table(
 
 
 @pytest.mark.parametrize("value", ["array()", "map()", "struct(array() as a)"])
-def test_a_list_without_a_type_is_refused_by_name(
+def test_a_list_without_an_element_type_is_refused_by_name(
     spark: SparkSession, odps: Connection, new_name: Names, value: str
 ) -> None:
     name = new_name("untyped")
@@ -98,7 +98,7 @@ def test_a_list_without_a_type_is_refused_by_name(
 
 @pytest.mark.nightly
 @pytest.mark.spark
-def test_the_data_source_creates_a_table_on_request(
+def test_the_data_source_can_create_the_table(
     spark: SparkSession, odps: Connection, new_name: Names
 ) -> None:
     name = new_name("format")
@@ -116,7 +116,7 @@ def test_the_data_source_creates_a_table_on_request(
 
 @pytest.mark.storage_api("blobs")
 @pytest.mark.spark
-def test_a_struct_with_content_becomes_a_blob(
+def test_a_struct_of_blob_content_becomes_a_blob(
     spark: SparkSession, odps: Connection, new_name: Names
 ) -> None:
     name = new_name("blobs")

@@ -88,7 +88,7 @@ def days(odps: Connection, new_name: Names) -> Iterator[Table]:
     odps.drop_table(table.name)
 
 
-def held(table: Table) -> set[tuple[int, str, int]]:
+def stored_rows(table: Table) -> set[tuple[int, str, int]]:
     return {tuple(row.values()) for row in table.read().to_arrow().to_pylist()}  # type: ignore[misc]
 
 
@@ -115,11 +115,13 @@ def test_rows_of_a_table_are_replaced_or_added(
     odps.drop_table(table.name)
 
 
-def test_one_whole_partition_is_replaced_and_no_other(days: Table, write: Write) -> None:
+def test_an_overwrite_of_a_complete_partition_spec_replaces_only_that_partition(
+    days: Table, write: Write
+) -> None:
     write(days, NEW, partition="ds=a,hour=1", overwrite=True)
-    assert held(days) == {(9, "a", 1), (2, "a", 2), (3, "b", 1)}
+    assert stored_rows(days) == {(9, "a", 1), (2, "a", 2), (3, "b", 1)}
     write(days, [], partition="ds=a,hour=2", overwrite=True)
-    assert held(days) == {(9, "a", 1), (3, "b", 1)}
+    assert stored_rows(days) == {(9, "a", 1), (3, "b", 1)}
 
 
 @pytest.mark.gate(2)
@@ -130,7 +132,7 @@ def test_several_partitions_are_not_replaced_by_default(
     with pytest.raises(ArgumentError, match="needs a complete partition=") as caught:
         write(days, NEW, partition=partition, overwrite=True)
     assert "overwrite='partitions'" in (caught.value.hint or "")
-    assert held(days) == BEFORE
+    assert stored_rows(days) == BEFORE
 
 
 @pytest.mark.gate(1)
@@ -139,29 +141,29 @@ def test_partitions_that_receive_rows_are_replaced(
     days: Table, write: Write, partition: str | None
 ) -> None:
     write(days, NEW, partition=partition, overwrite="partitions")
-    assert held(days) == {(9, "a", 1), (2, "a", 2), (3, "b", 1)}
+    assert stored_rows(days) == {(9, "a", 1), (2, "a", 2), (3, "b", 1)}
     write(days, [], partition=partition, overwrite="partitions")
-    assert held(days) == {(9, "a", 1), (2, "a", 2), (3, "b", 1)}
+    assert stored_rows(days) == {(9, "a", 1), (2, "a", 2), (3, "b", 1)}
 
 
 @pytest.mark.gate(2)
 @pytest.mark.parametrize(
     ("partition", "left"), [(None, {(9, "a", 1)}), ("ds=a", {(9, "a", 1), (3, "b", 1)})]
 )
-def test_all_partitions_are_replaced_even_those_without_new_rows(
+def test_overwrite_all_also_replaces_partitions_without_new_rows(
     days: Table, write: Write, partition: str | None, left: set[tuple[int, str, int]]
 ) -> None:
     write(days, NEW, partition=partition, overwrite="all")
-    assert held(days) == left
+    assert stored_rows(days) == left
     assert len(days.partitions()) == len(left)
     write(days, [], partition=partition, overwrite="all")
-    assert held(days) == {row for row in left if partition and row[1] != "a"}
+    assert stored_rows(days) == {row for row in left if partition and row[1] != "a"}
 
 
 def test_without_overwrite_rows_are_added(days: Table, write: Write) -> None:
     write(days, NEW)
     write(days, [(8, "a", 2)], partition="ds=a")
-    assert held(days) == BEFORE | {(9, "a", 1), (8, "a", 2)}
+    assert stored_rows(days) == BEFORE | {(9, "a", 1), (8, "a", 2)}
 
 
 @pytest.mark.parametrize("wrong", ["partition", "append", 1, None])
@@ -175,7 +177,7 @@ def test_an_unknown_value_of_overwrite_is_refused(
     for word in (wrong, "all"):
         with pytest.raises(ArgumentError, match="overwrite is"):
             days.open_write(overwrite=word)
-    assert held(days) == BEFORE
+    assert stored_rows(days) == BEFORE
 
 
 def test_an_open_write_session_replaces_the_same_partitions(days: Table) -> None:
@@ -185,4 +187,4 @@ def test_an_open_write_session_replaces_the_same_partitions(days: Table) -> None
     with days.open_write(overwrite="partitions") as session:
         session.write(rows)
         session.commit()
-    assert held(days) == {(9, "a", 1), (2, "a", 2), (3, "b", 1)}
+    assert stored_rows(days) == {(9, "a", 1), (2, "a", 2), (3, "b", 1)}

@@ -25,7 +25,7 @@ from odps_nb.local.server.launch import start
 from tests.support.clients.replaying import Replay, binary, essence, fields_of, scalars_of
 
 PLACE = Path(__file__).parents[2] / "local" / "server" / "clients"
-LONGEST = 4000  # bytes of a body
+MAX_BODY = 4000  # bytes of a body
 NAMES = re.compile(r"((?:tables|projects|instances|schemas)/)[^/]+")
 WAIT = re.compile(r".*/instances/\{\{\w+\}\}(\?curr_project=\w+)?")
 READS = re.compile(r"[?&]downloads\b|sign_bearer_token|Action=\w*(?:Read|Preview)")
@@ -40,7 +40,7 @@ def main() -> None:
     parser.add_argument("client", help="name of the file to write")
     chosen = parser.parse_args()
     log = [json.loads(line) for line in chosen.log.read_text("utf-8").splitlines()]
-    lines = _choose(list(_templates([one for one in log if _is_wanted(one)])))
+    lines = _choose(list(_templates([one for one in log if _is_recorded(one)])))
     with start(samples=False) as service:
         replay = Replay(service)
         for line in lines:
@@ -55,7 +55,7 @@ def main() -> None:
     print(f"{len(lines)} of {len(log)} requests")
 
 
-def _is_wanted(one: dict[str, Any]) -> bool:
+def _is_recorded(one: dict[str, Any]) -> bool:
     """Return whether a client sent the request, or odps_nb sent it to create a table."""
     ours = one["headers"].get("user-agent", "").startswith("odps_nb/")
     return not ours or "/instances" in one["target"]
@@ -68,7 +68,7 @@ def _templates(log: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     for number, (one, line) in enumerate(zip(log, sent, strict=True)):
         for value, name in names.items():
             _replace(line, value, name)
-        if len(line.get("body64", line.get("body", ""))) > LONGEST:
+        if len(line.get("body64", line.get("body", ""))) > MAX_BODY:
             raise SystemExit(f"{line['method']} {line['target']}: the body is too long")
         answer = base64.b64decode(one["answer"])
         line |= essence(one["status"], one["answer_headers"], answer)
@@ -122,7 +122,7 @@ def _replace(line: dict[str, Any], value: str, name: str) -> None:
 
 
 def _choose(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Drop reads that equal a later one, or whose kind is known and whose response is not used."""
+    """Drop reads that equal a later read, and reads of a known kind whose response is not used."""
     known = {_kind(line) for path in PLACE.glob("*.jsonl") for line in _read(path)}
     last = {_place(line): number for number, line in enumerate(lines)}
     new = []
@@ -156,7 +156,7 @@ def _reads(line: dict[str, Any]) -> bool:
 
 
 def _kind(line: dict[str, Any]) -> tuple[object, ...]:
-    """Return what makes requests one kind: everything except the names and values."""
+    """Return the kind of a request: all of it except names and values."""
     url = urlsplit(line["target"])
     path = NAMES.sub(r"\1*", url.path)
     query = [(key, of if key == "Action" else "") for key, of in parse_qsl(url.query, True)]

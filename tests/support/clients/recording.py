@@ -1,4 +1,4 @@
-"""`start` for the suites of clients, which can record what the clients send.
+"""`start` for the suites of clients, which can record the requests of the clients.
 
 If the environment variable `VARIABLE` names a file, a proxy in front of the service appends each
 request and its response to this file, as a line of JSON.

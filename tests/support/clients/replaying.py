@@ -4,8 +4,8 @@ A line of a file is the JSON of one request: ``method``, ``target`` (path and qu
 ``headers``, ``body`` (or ``body64``), and what clients need from the response: ``status``,
 ``answer_headers`` (names), ``fields`` (of JSON or XML, see `fields_of`), ``rows`` (of Arrow),
 ``answer64`` (other short bodies). ``take`` maps names to fields of the response; a later request
-contains a name in double braces where it sends the value. ``put`` maps names to what ``body64``
-contains in place of their values.
+contains a name in double braces where it sends the value. ``put`` maps names to the bytes that
+``body64`` contains in place of their values.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Replay:
         self._values: dict[str, str] = {}
 
     def send(self, line: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Send a request; return what is expected of the response, and what was received."""
+        """Send a request; return the expected and the received parts of the response."""
         expected = {key: line[key] for key in EXPECTED if key in line}
         until = time.monotonic() + SECONDS
         while True:
@@ -63,7 +63,7 @@ class Replay:
         return expected, found
 
     def _wait(self, location: str) -> None:
-        """Wait for the end of a job; the recorded log says only when it ended then."""
+        """Wait for the end of a job, because it may take longer than when it was recorded."""
         path = location.removeprefix(self._tunnel)
         fields = {"/Instance/Status": "Terminated"}
         self.send({"method": "GET", "target": path, "headers": {}, "fields": fields})

@@ -98,7 +98,7 @@ def pyodps_error() -> type[BaseException]:
 
 
 def cases() -> Iterator[Case]:
-    """All bodies: first the valid ones, then those with faults, then compressed ones."""
+    """Return all cases: valid bodies, then bodies with faults, then compressed bodies."""
     noticed = pyodps_error()
     blocks = encode_blocks
     yield Case("two blobs", blocks(TWO), 2, GOOD, GOOD)
@@ -289,7 +289,7 @@ def drain(reader: Any, *, skip: bool) -> Blobs:
 
 
 def words(case: Case, result: Outcome) -> str:
-    """Return the text of an outcome for a cell: an error, the data, or what was lost silently."""
+    """Return the text of an outcome for a cell: an error, the data, or the data that was lost."""
     if isinstance(result, type):
         return f"`{result.__name__}`"
     if isinstance(case.ours, type):

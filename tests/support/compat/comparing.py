@@ -52,7 +52,7 @@ class Sent:
 def comparable(recorded: list[Recorded], only: tuple[str, ...] = ()) -> list[Sent]:
     """Return the Storage API requests of some actions, or of all."""
     storage = [one for one in recorded if one.path.startswith(STORAGE_PATH)]
-    names = _inventions(storage)
+    names = _placeholders(storage)
     return [_sent(one, names) for one in storage if not only or one.action in only]
 
 
@@ -68,7 +68,7 @@ def without_file_names(sent: Sent) -> Sent:
     )
 
 
-def _inventions(recorded: list[Recorded]) -> dict[str, str]:
+def _placeholders(recorded: list[Recorded]) -> dict[str, str]:
     """Map values that a server generated to placeholders."""
     found: dict[str, str] = {}
     for one in recorded:

@@ -1,7 +1,7 @@
 """The jobs of ``older_jobs.py`` with our streams instead of the SDK's.
 
 A script with the same arguments. The stock client creates sessions and sends requests as usual; the
-classes that it passes to users, and those that users create, are those of `odps_nb.stream_io`.
+classes that it passes to users, and those that users create, are from `odps_nb.stream_io`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ VERSION = "3"
 SAME = ["StreamReader", "BlobStreamWriter", "BlobStreamReader", "ArrowReader", "ArrowWriter"]
 
 
-def put_ours() -> None:
+def replace_classes() -> None:
     """Replace the SDK's classes in its client and in its public modules."""
     from odps.apis import storage_api_v2 as sdk
     from odps.apis.storage_api_v2 import client
@@ -43,4 +43,4 @@ def put_ours() -> None:
 
 
 if __name__ == "__main__":
-    older_jobs.main(*sys.argv[1:], prepare=put_ours, versions=VERSION)
+    older_jobs.main(*sys.argv[1:], prepare=replace_classes, versions=VERSION)

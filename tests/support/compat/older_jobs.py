@@ -5,8 +5,8 @@ A script, because a process can load only one pyodps:
     python -m tests.support.compat.older_jobs FOLDER_OF_PYODPS ENDPOINT PROJECT ACCESS_ID ACCESS_KEY
 
 runs every job in both versions of the API, and writes a line of JSON for each: its name and
-version, and the traceback if it failed. It does not import odps_nb; ``prepare`` of `main` may put
-our streams into the module (``jobs_on_our_streams.py``).
+version, and the traceback if it failed. It does not import odps_nb; ``prepare`` of `main` may
+replace streams of the module (``jobs_on_our_streams.py``).
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Place:
 
 
 def write(place: Place, client: Any, tables: list[pa.Table], spec: str | None = None) -> str:
-    """One stream for each table, then one commit."""
+    """Write one stream for each table, then commit once."""
     session = client.create_write_session(partial_partition_spec=spec).session_id
     for number, rows in enumerate(tables):
         client.create_write_stream(session, str(number), 1)
@@ -147,7 +147,7 @@ def rows_of_two_streams_are_read_by_size(place: Place) -> None:
 
 
 @job
-def rows_are_read_by_their_numbers(place: Place) -> None:
+def rows_are_read_by_row_ranges(place: Place) -> None:
     client = place.client(place.table("id bigint, note string"))
     write(place, client, [ROWS])
     assert read(place, client, "RowOffset") == ROWS.to_pylist()
@@ -186,7 +186,7 @@ def compressed_rows_are_written(place: Place) -> None:
 
 
 @job
-def chosen_columns_come_and_a_filter_loses_no_row(place: Place) -> None:
+def selected_columns_are_read_and_a_filter_loses_no_row(place: Place) -> None:
     client = place.client(place.table("id bigint, note string"))
     write(place, client, [ROWS])
     assert read(place, client, required_data_columns=["note"])[7] == {"note": "n7"}
@@ -223,7 +223,7 @@ def a_read_session_is_found_by_its_id(place: Place) -> None:
 
 
 @job
-def a_write_session_says_what_was_closed(place: Place) -> None:
+def a_write_session_lists_closed_streams(place: Place) -> None:
     client = place.client(place.table("id bigint, note string"))
     session = client.create_write_session().session_id
     client.create_write_stream(session, "0", 1)
@@ -252,7 +252,7 @@ def an_aborted_session_leaves_nothing(place: Place) -> None:
 
 
 @job
-def rows_of_one_partition(place: Place) -> None:
+def rows_of_one_partition_are_written(place: Place) -> None:
     client = place.client(place.table("id bigint, note string", "ds string"))
     for day in ("a", "b"):
         write(place, client, [ROWS.slice(0, 10)], f"ds={day}")
@@ -297,7 +297,7 @@ def streamed_rows_need_no_commit(place: Place) -> None:
 
 
 @job
-def blobs_go_up_one_by_one_and_come_down(place: Place) -> None:
+def blobs_are_uploaded_one_by_one_and_read(place: Place) -> None:
     client, session, ids = open_blobs(place, "id bigint, b blob")
     references = []
     for content, compression in itertools.product(CONTENTS, place.sdk.Compression):
@@ -325,7 +325,7 @@ def blobs_go_up_one_by_one_and_come_down(place: Place) -> None:
 
 
 @job
-def blobs_go_up_in_a_batch_and_come_down_as_streams(place: Place) -> None:
+def blobs_are_uploaded_in_a_batch_and_streamed(place: Place) -> None:
     client, session, ids = open_blobs(place, "id bigint, b blob")
     items = [
         place.sdk.BlobWriteItem(
@@ -362,7 +362,7 @@ def blobs_go_up_in_a_batch_and_come_down_as_streams(place: Place) -> None:
 
 
 @job
-def blobs_in_arrays_have_numbers_of_their_own(place: Place) -> None:
+def blobs_in_arrays_have_separate_column_ids(place: Place) -> None:
     client, session, ids = open_blobs(place, "id bigint, pages array<blob>")
     items = [
         place.sdk.BlobWriteItem(one, column_index=ids["pages.element"], api_version=place.version)

@@ -1,4 +1,4 @@
-"""``odps-nb serve`` as a command, several times in one process: how it rejects options."""
+"""Runs ``odps-nb serve`` several times in one process, to test how it rejects options."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ def serve_each(*options: Sequence[str | Path]) -> list[Ended]:
     ]
 
 
-def refused_in_words(ended: Ended, expected: str) -> None:
-    """Check that it ended with status 1, and printed only these words and a hint."""
+def check_refusal(ended: Ended, expected: str) -> None:
+    """Check that the command ended with status 1 and printed only this text and a hint."""
     status, output, lines = ended
     assert (status, output) == (1, "")
     assert [line.partition(":")[0] for line in lines] == ["ConfigError", "to do"], lines

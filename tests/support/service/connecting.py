@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def keys_of(service: LocalService) -> dict[str, Any]:
-    """Return what `connect` and a profile need: endpoint, project and the service's own key."""
+    """Return the settings of a connection: endpoint, project and the service's own key."""
     return {
         "endpoint": service.endpoint,
         "project": service.project,
@@ -22,7 +22,7 @@ def keys_of(service: LocalService) -> dict[str, Any]:
 
 
 def account_of(service: LocalService) -> dict[str, Any]:
-    """Return these and the tunnel endpoint, which then need not be requested."""
+    """Return the same settings and the tunnel endpoint, which then is not requested."""
     return {**keys_of(service), "tunnel_endpoint": service.tunnel_endpoint}
 
 

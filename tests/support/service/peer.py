@@ -167,7 +167,7 @@ class Peer:
         return pa.ipc.open_stream(self.ok(request.encode()).content).read_all()
 
     def read(self, name: str, **options: Any) -> pa.Table:
-        """Create a table with a BLOB as the service requires: with properties and settings."""
+        """Read all rows of a table."""
         options.setdefault("split_mode", SplitMode.ROW_OFFSET)
         session = self.open_read(name, **options)
         if session.split_mode is SplitMode.ROW_OFFSET:

@@ -112,7 +112,7 @@ class Raw:
             places = [{"Offset": 0, "Count": session["RecordCount"]}]
         return pa.concat_tables(self.rows(table, session, place, **body) for place in places)
 
-    # -- making -------------------------------------------------------------------------------
+    # -- creating -------------------------------------------------------------------------------
 
     def sql(self, text: str, settings: Mapping[str, str] | None = None) -> str:
         """Run a statement to its end; return the id of the instance."""

@@ -1,4 +1,4 @@
-"""A peer that records a write session: what arrived once, what was committed, and faults."""
+"""A peer that records the rows and commits of a write session, and injects faults."""
 
 from __future__ import annotations
 

@@ -25,8 +25,10 @@ def server_context(authority: trustme.CA, *names: str, **facts) -> ssl.SSLContex
     return context
 
 
-def pump(one: socket.socket, other: socket.socket, heard: Callable[[bytes], object] = len) -> None:
-    """Forward bytes both ways until either side ends; ``heard`` receives the bytes of ``one``."""
+def pump(
+    one: socket.socket, other: socket.socket, on_data: Callable[[bytes], object] = len
+) -> None:
+    """Forward bytes both ways until either side ends; ``on_data`` receives the bytes of ``one``."""
     pairs = {one: other, other: one}
     while True:
         waiting = [sock for sock in pairs if isinstance(sock, ssl.SSLSocket) and sock.pending()]
@@ -35,12 +37,12 @@ def pump(one: socket.socket, other: socket.socket, heard: Callable[[bytes], obje
             if not data:
                 return
             if sock is one:
-                heard(data)
+                on_data(data)
             pairs[sock].sendall(data)
 
 
 @contextlib.contextmanager
-def reached(place: Place) -> Iterator[socket.socket]:
+def connect_to(place: Place) -> Iterator[socket.socket]:
     with socket.create_connection(place) as sock:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         yield sock
@@ -60,7 +62,7 @@ class TlsFront(Peer):
     def _carry(self, line: Line) -> None:
         said = bytearray()
         self.said.append(said)
-        with reached(self._place) as sock:
+        with connect_to(self._place) as sock:
             pump(line.sock, sock, said.extend if self._listens else len)
 
 
@@ -96,7 +98,7 @@ class Proxy(Peer):
         elif host not in self._places:
             line.answer(b"never heard of it", 502, Connection="close")
         else:
-            with reached(self._places[host]) as sock:
+            with connect_to(self._places[host]) as sock:
                 if tunnel:
                     line.send(b"HTTP/1.1 200 here you are\r\n\r\n")
                 elif seen.whole:
@@ -130,7 +132,7 @@ class Metered(Peer):
 
     def _carry(self, line: Line) -> None:
         line.sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)  # a small buffer
-        with reached(self._place) as sock:
+        with connect_to(self._place) as sock:
             while True:
                 for ready in select.select([line.sock, sock], [], [])[0]:
                     data = ready.recv(1 << 14)

@@ -107,7 +107,7 @@ def fail(status: int, code: str, message: str = "no", **headers: str) -> Step:
 
 
 def hang_up(line: Line, seen: Seen) -> None:
-    """Close without a word."""
+    """Close without a response."""
     line.reset()
     raise ConnectionError
 

@@ -1,4 +1,4 @@
-"""Results of plain Spark for the fixed queries, stored as digests, so it runs only at night.
+"""Digests of plain Spark's results for the fixed queries, so that plain Spark runs only nightly.
 
 A stored result only saves time: a different result is compared with plain Spark itself
 (docs/decisions/tests.md). Results are stored for one release of Spark; with another one there are
@@ -40,7 +40,9 @@ def check_notes(group: str, answers: Mapping[str, str]) -> None:
         kept = known["answers"] if known["spark"] == _RELEASE else {}
         known = {"spark": _RELEASE, "answers": {**kept, group: answers}}
         _FILE.write_text(json.dumps(known, indent=1, ensure_ascii=False) + "\n", "utf-8")
-    assert known["spark"] == _RELEASE, "the notes are of another Spark: write them anew"
+    assert known["spark"] == _RELEASE, (
+        "the results are from another Spark release: store them again"
+    )
     assert known["answers"][group] == answers
 
 

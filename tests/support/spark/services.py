@@ -30,7 +30,7 @@ def misbehaving() -> Iterator[Connection]:
 def of_commit(odps: Connection, by_storage_api: bool, **fault: Any) -> dict[str, Any]:
     """Return a fault rule for the commit of a write by Spark.
 
-    Without the Storage API, it is the second SQL statement, after that which creates the staging
+    Without the Storage API, the commit is the second SQL statement; the first creates the staging
     table.
     """
     if by_storage_api:

@@ -65,7 +65,7 @@ class Listener:
 
 
 def gated(frame: DataFrame, gate: Path, *, free: int = 0) -> DataFrame:
-    """The same rows; all tasks but the first ``free`` wait for a file after their first batch."""
+    """Return the same rows; all but the first ``free`` tasks wait for a file after one batch."""
     path = str(gate)
 
     def wait(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -171,7 +171,7 @@ class _Waiting:
 
 @contextlib.contextmanager
 def status_stopped_at_first_task(spark: SparkSession) -> Iterator[None]:
-    """Spark's status stops at the first task that ends, as on a machine under load."""
+    """Stop Spark's status at the first task that ends, as on a machine under load."""
     from pyspark.java_gateway import ensure_callback_server_started
 
     context = spark.sparkContext

@@ -1,4 +1,4 @@
-"""One value as values of other kinds that a table stores equally: 5 as 5.0, text as bytes."""
+"""Values of other kinds that a table stores as the same value: 5.0 for 5, bytes for text."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class NoFormError(Exception):
 
 
 def family_of(value: Any) -> str:
-    """Return the name of the Python, NumPy and Arrow types that hold such values."""
+    """Return the name of the Python, NumPy and Arrow types that hold values like this one."""
     if isinstance(value, Moment):
         return "clock" if value.ahead is None else f"instant{value.ahead}"
     return {

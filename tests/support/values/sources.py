@@ -154,7 +154,7 @@ def _as_duckdb(columns: dict[str, Any]) -> Any:
     return duckdb.connect().from_arrow(pa.table(columns))
 
 
-#: By name: how a column is drawn, and what the columns are converted to.
+#: Sources by name: the strategy that draws a column, and the conversion of the columns.
 SOURCES: dict[str, tuple[Callable[[DrawFn, Kind, list[Any]], Column], Callable[[Any], Any]]] = {
     "objects": (object_series, pd.DataFrame),
     "pandas": (numpy_series, pd.DataFrame),

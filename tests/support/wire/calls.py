@@ -66,7 +66,7 @@ Pairs = tuple[tuple[str, str], ...]
 def spelled(
     request: StorageRequest, *params: tuple[str, str], body: str | None, headers: Pairs = ()
 ) -> Any:
-    """One row of the table below: what follows Action and Target, the body, the headers."""
+    """Return a row of the table below: parameters after Action and Target, body and headers."""
     return pytest.param(
         request, params, body, headers or (("Content-Type", JSON_TYPE),), id=type(request).__name__
     )

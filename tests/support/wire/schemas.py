@@ -61,7 +61,7 @@ scalars: st.SearchStrategy[OdpsType] = st.one_of(
 
 
 def types_with(of: st.SearchStrategy[str]) -> st.SearchStrategy[OdpsType]:
-    """Types of any depth whose fields have such names."""
+    """Types of any depth whose fields have names from the strategy ``of``."""
 
     def nest(inner: st.SearchStrategy[OdpsType]) -> st.SearchStrategy[OdpsType]:
         structs = unique_names(of=of).flatmap(

@@ -173,7 +173,7 @@ ANSWER_MEMBERS = [
     st.dictionaries(st.sampled_from(ANSWER_MEMBERS), json_values),
     st.dictionaries(st.text(), st.text()),
 )
-def test_any_response_gives_a_value_or_our_error(
+def test_any_json_response_gives_a_value_or_an_odps_nb_error(
     kind: type[Any], members: dict[str, Any], headers: dict[str, str]
 ) -> None:
     found = outcome(kind.decode, json.dumps(members).encode(), headers)
@@ -181,7 +181,7 @@ def test_any_response_gives_a_value_or_our_error(
 
 
 @given(st.sampled_from(KINDS), st.binary(max_size=40))
-def test_any_bytes_give_a_response_or_our_error(kind: type[Any], body: bytes) -> None:
+def test_any_bytes_give_a_response_or_an_odps_nb_error(kind: type[Any], body: bytes) -> None:
     assert isinstance(outcome(kind.decode, body, {}), (kind, ProtocolError))
 
 
@@ -247,7 +247,7 @@ def test_expiry_may_be_in_seconds_or_milliseconds(number: int, expected: float |
         (WriteBlobAnswer, {"BlobReference": "?"}, "not a reference"),
     ],
 )
-def test_bad_answer_is_reported_with_its_request_id(
+def test_a_malformed_response_raises_an_error_with_the_request_id(
     kind: type[Any], members: dict[str, Any], problem: str
 ) -> None:
     with pytest.raises(FramingError, match=problem) as caught:
@@ -264,7 +264,7 @@ def test_bad_answer_is_reported_with_its_request_id(
         ("closes", SessionStatus.EXPIRED),
     ],
 )
-def test_an_instance_session_may_have_statuses_of_the_tunnel(
+def test_an_instance_session_may_have_the_statuses_of_the_tunnel(
     status: str | None, expected: SessionStatus
 ) -> None:
     body = json.dumps({"DownloadID": "d", "Status": status}).encode()
@@ -272,7 +272,7 @@ def test_an_instance_session_may_have_statuses_of_the_tunnel(
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
-def test_an_error_in_a_200_response_is_raised(kind: type[Any]) -> None:
+def test_an_error_document_with_status_200_is_raised(kind: type[Any]) -> None:
     body = json.dumps(
         {"Code": "InvalidState", "Message": "aborted", "SessionId": "s", "DownloadID": "d"}
     )
@@ -281,7 +281,7 @@ def test_an_error_in_a_200_response_is_raised(kind: type[Any]) -> None:
     assert (caught.value.code, caught.value.request_id) == ("InvalidState", "r-1")
 
 
-def test_new_stream_and_its_state_are_read_in_both_casings() -> None:
+def test_stream_members_are_read_in_both_letter_cases() -> None:
     lower = {"status": 2, "recordCount": 5, "SchemaVersion": 3, "RowOffset": 5}
     upper = {"Status": "NORMAL", "RecordCount": 5, "ByteSize": 9}
     assert WriteStreamAnswer.decode(json.dumps(lower).encode(), {}) == WriteStreamAnswer(
@@ -292,7 +292,7 @@ def test_new_stream_and_its_state_are_read_in_both_casings() -> None:
     )
 
 
-def test_exactly_once_offset_is_sent_only_where_there_is_one() -> None:
+def test_the_row_offset_of_exactly_once_is_sent_only_if_there_is_one() -> None:
     body, _ = WriteRowsAnswer().encode()
     assert json.loads(body) == {"WarningMessage": "", "CommitMessage": ""}
     body, _ = WriteRowsAnswer(row_offset=3, staging_id="0x5-a").encode()
@@ -304,7 +304,7 @@ def test_exactly_once_offset_is_sent_only_where_there_is_one() -> None:
     }
 
 
-def test_upload_response_of_the_protocol_is_decoded() -> None:
+def test_the_upload_response_of_the_protocol_page_is_decoded() -> None:
     body = (
         b'{"BlobReference": "/wByZWYw", "BlobReferences": ["/wByZWYw"], "Size": 11,'
         b' "MD5Value": "5EB63BBBE01EEED093CB22BB8F5ACDC3", "WarningMessage": ""}'
@@ -321,14 +321,14 @@ BATCH = WriteBlobBatch(table=TABLE, session_id="s", stream_id="0", stream_versio
 
 
 @pytest.mark.parametrize("references", [[], ["AAAA", "BBBB"]])
-def test_a_single_upload_requires_one_reference_in_the_response(references: list[str]) -> None:
+def test_the_response_to_a_single_upload_must_contain_one_reference(references: list[str]) -> None:
     body = json.dumps({"BlobReferences": references}).encode()
     with pytest.raises(FramingError, match=f"names {len(references)} blobs, not 1"):
         BLOB.decode_answer(body, {})
     assert len(BATCH.decode_answer(body, {}).references) == len(references)
 
 
-def test_an_empty_batch_has_no_reference_in_the_response() -> None:
+def test_the_response_to_an_empty_batch_contains_no_reference() -> None:
     empty = WriteBlobAnswer(references=(), batch=True)
     assert WriteBlobAnswer.decode(*empty.encode()) == empty
 
@@ -375,7 +375,7 @@ def test_a_request_decodes_its_response(request_: Any, answer: Any) -> None:
     assert request_.decode_answer(*answer.encode()) == answer
 
 
-def test_every_request_decodes_its_response_or_is_a_stream() -> None:
+def test_every_request_has_a_response_decoder_or_returns_a_stream() -> None:
     streams = {ReadRows, Preview, ReadInstance, ReadBlobs}
     assert {type(request) for request, _ in ANSWERS} == set(REQUESTS) - streams
     assert not any(hasattr(kind, "decode_answer") for kind in streams)

@@ -74,13 +74,13 @@ READ = ("TableRead", SESSION, ("Index", "0"))
         ),
     ],
 )
-def test_bad_request_is_reported_with_the_response_to_send(bad: WireRequest, problem: str) -> None:
+def test_a_malformed_request_raises_the_error_to_return(bad: WireRequest, problem: str) -> None:
     with pytest.raises(InvalidRequestError, match=problem) as caught:
         decode_request(bad)
     assert (caught.value.status, caught.value.code) == (400, "InvalidArgument")
 
 
-def test_bad_reference_is_reported() -> None:
+def test_a_malformed_blob_reference_is_refused() -> None:
     bad = WireRequest(
         method="POST",
         path="/api/storage/v2",
@@ -91,7 +91,7 @@ def test_bad_reference_is_reported() -> None:
         decode_request(bad)
 
 
-def test_number_of_references_has_a_limit() -> None:
+def test_the_number_of_blob_references_is_limited() -> None:
     many = ReadBlobs(references=(REF,) * 100_001)
     with pytest.raises(InvalidRequestError, match="100001 items; the limit is 100000"):
         decode_request(many.encode())
@@ -144,7 +144,7 @@ MEMBERS = [
     ),
     st.dictionaries(st.sampled_from(MEMBERS), json_values),
 )
-def test_any_request_gives_a_value_or_our_error(
+def test_any_request_gives_a_value_or_an_odps_nb_error(
     action: str, target: str, params: list[tuple[str, str]], body: dict[str, Any]
 ) -> None:
     request = WireRequest(
@@ -163,7 +163,7 @@ def test_any_request_gives_a_value_or_our_error(
 
 
 @given(requests_of_any_kind, st.binary(max_size=40))
-def test_any_body_gives_a_value_or_our_error(request: Any, body: bytes) -> None:
+def test_any_body_gives_a_value_or_an_odps_nb_error(request: Any, body: bytes) -> None:
     sent = request.encode()
     changed = WireRequest(method="POST", path=sent.path, params=sent.params, body=body)
     found = outcome(decode_request, changed)

@@ -35,7 +35,7 @@ from odps_nb.wire.calls.core import accepted_coding, content_coding
 from tests.support.wire.calls import READ_BODY, REQUEST_STRATEGIES, ROWS_BODY, SESSION, TABLE, wire
 
 
-def test_every_request_has_a_strategy() -> None:
+def test_every_request_has_a_hypothesis_strategy() -> None:
     assert set(REQUEST_STRATEGIES) == set(REQUESTS)
 
 
@@ -81,7 +81,7 @@ def test_the_write_mode_is_unchanged_by_a_round_trip_in_version_3(
     assert decode_request(request.encode(3)) == request
 
 
-def test_minimal_bodies_have_defaults() -> None:
+def test_missing_members_of_a_request_body_have_defaults() -> None:
     assert decode_request(wire("TableCreateReadSession", body={})) == CreateReadSession(table=TABLE)
     assert decode_request(wire("TableCreateReadSession")) == CreateReadSession(table=TABLE)
     rows = decode_request(wire("TableRead", SESSION, ("Index", "0"), body={"MaxBatchRows": 0}))
@@ -95,18 +95,18 @@ def test_unknown_members_and_parameters_are_ignored() -> None:
 
 
 @pytest.mark.parametrize("spelling", ["true", True])
-def test_overwrite_may_be_text_or_a_truth_value(spelling: object) -> None:
+def test_overwrite_may_be_text_or_a_boolean(spelling: object) -> None:
     found = decode_request(wire("TableCreateWriteSession", body={"Flags": {"overwrite": spelling}}))
     assert found == CreateWriteSession(table=TABLE, overwrite=True)
 
 
-def test_java_joins_partition_levels_with_a_slash() -> None:
+def test_partition_levels_may_be_separated_by_a_slash() -> None:
     body = {"RequiredPartitions": ["pt=a/region=b"]}
     found = decode_request(wire("TableCreateReadSession", body=body))
     assert found == CreateReadSession(table=TABLE, partitions=(PartitionSpec.of("pt=a,region=b"),))
 
 
-def test_get_without_a_body_reads_its_parameters() -> None:
+def test_a_get_request_without_a_body_is_decoded_from_its_parameters() -> None:
     found = decode_request(wire("TableGetWriteStream", SESSION, ("StreamId", "0")))
     assert found == GetWriteStream(table=TABLE, session_id="s-1", stream_id="0", stream_version=0)
 
@@ -121,7 +121,7 @@ def test_a_stream_may_be_named_only_in_the_body() -> None:
 
 
 @pytest.mark.parametrize("spelled", ["staging-123", "7", 7])
-def test_a_staging_id_is_always_text(spelled: object) -> None:
+def test_a_staging_id_is_decoded_as_text(spelled: object) -> None:
     rows = json.dumps({"StagingId": spelled}).encode()
     assert WriteRowsAnswer.decode(rows, {}).staging_id == str(spelled)
     session = json.dumps({"MinUncommittedStagingId": spelled}).encode()
@@ -129,7 +129,7 @@ def test_a_staging_id_is_always_text(spelled: object) -> None:
     assert found.min_uncommitted_staging_id == str(spelled)
 
 
-def test_stream_may_be_numbered() -> None:
+def test_a_stream_id_may_be_a_number() -> None:
     body = {"StreamId": 7, "StreamVersion": "2"}
     found = decode_request(wire("TableCreateWriteStream", SESSION, body=body))
     assert found == CreateWriteStream(
@@ -137,12 +137,12 @@ def test_stream_may_be_numbered() -> None:
     )
 
 
-def test_a_preview_may_have_its_limits_only_in_the_body() -> None:
+def test_the_limits_of_a_preview_may_be_only_in_the_body() -> None:
     found = decode_request(wire("TablePreview", body={"Limit": 3, "Partition": "ds=x"}))
     assert found == Preview(table=TABLE, limit=3, partition=PartitionSpec.of("ds=x"))
 
 
-def test_sapi2_sends_the_body_of_a_table_to_an_instance() -> None:
+def test_an_instance_session_request_may_have_the_body_of_a_table_request() -> None:
     whole = WireRequest(
         method="POST",
         path="/api/storage/v2",
@@ -187,7 +187,7 @@ def test_a_partition_value_is_decoded_unchanged(value: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["x", "=x", "ds=", " ", " ds=x", "'1'=x", "ds=x,,h=", "d s=x"])
-def test_bad_partition_text_is_reported(text: str) -> None:
+def test_malformed_partition_text_is_refused(text: str) -> None:
     with pytest.raises(InvalidRequestError) as caught:
         decode_partition(text)
     assert (caught.value.status, caught.value.code) == (400, "InvalidPartitionSpec")
@@ -205,7 +205,7 @@ def test_bad_partition_text_is_reported(text: str) -> None:
         ("identity", Compression.NONE),
     ],
 )
-def test_only_a_list_of_supported_codings_selects_a_coding(
+def test_a_coding_is_selected_only_from_a_list_of_supported_codings(
     header: str | None, expected: Compression
 ) -> None:
     headers = {} if header is None else {"Accept-Encoding": header}
@@ -223,6 +223,6 @@ def test_the_coding_of_an_upload_is_read_from_its_header(
     assert content_coding({} if header is None else {"content-encoding": header}) is expected
 
 
-def test_header_is_found_in_any_case() -> None:
+def test_a_header_is_found_in_any_letter_case() -> None:
     assert find_header({"X-Odps-Request-Id": "r"}, "x-odps-request-id") == "r"
     assert find_header((("x-ODPS-request-ID", ""),), "x-odps-request-id") is None

@@ -312,7 +312,7 @@ def test_version_3_adds_only_the_write_mode(
     assert added == ({("WriteMode", "Batch")} if has_mode else set())
 
 
-def test_write_mode_is_at_the_position_of_the_stock_client() -> None:
+def test_the_write_mode_is_at_the_same_position_as_in_the_stock_client() -> None:
     rows = WriteRows(
         table=TABLE, session_id="s", stream_id="0", stream_version=1, count=3, row_offset=0
     )
@@ -363,13 +363,13 @@ def test_a_value_that_no_url_can_contain_is_reported() -> None:
 
 
 @pytest.mark.parametrize("token", ["a\r\nHost: x", "é", "\x00"])
-def test_token_that_cannot_be_a_header_is_refused(token: str) -> None:
+def test_a_token_that_no_header_can_contain_is_refused(token: str) -> None:
     body = json.dumps({"AccessToken": token}).encode()
     with pytest.raises(FramingError, match="AccessToken is not valid in a header"):
         WriteStreamAnswer.decode(body, {})
 
 
-def test_only_rows_with_an_offset_may_be_sent_twice() -> None:
+def test_of_all_writes_only_rows_with_an_offset_are_idempotent() -> None:
     rows = WriteRows(table=TABLE, session_id="s", stream_id="0", stream_version=1, count=3)
     with_offset = WriteRows(
         table=TABLE, session_id="s", stream_id="0", stream_version=1, count=3, row_offset=0
@@ -381,7 +381,7 @@ def test_only_rows_with_an_offset_may_be_sent_twice() -> None:
     assert unsafe == {"CommitWriteSession"}
 
 
-def test_reprs_are_bounded_and_hold_no_tokens() -> None:
+def test_reprs_have_a_limited_length_and_contain_no_tokens() -> None:
     rows = WriteRows(
         table=TABLE,
         session_id="s",

@@ -189,7 +189,7 @@ def test_requests_equal_those_of_the_stock_client(request_: Any, line: str, body
         (Compression.NONE, "identity"),
     ],
 )
-def test_codecs_have_their_own_names(codec: Compression, sent: str) -> None:
+def test_version_1_has_its_own_codec_names(codec: Compression, sent: str) -> None:
     wire = encode_v1(ReadRows(**SESSION, split=IndexSplit(0), compression=codec))
     assert dict(wire.headers) == {"Accept-Encoding": sent}
 
@@ -253,7 +253,7 @@ def test_an_id_that_would_change_the_path_is_refused(session_id: str) -> None:
         ("/commit", {"session_id": "s"}, b'{"CommitMessages": [1]}', "CommitMessages"),
     ],
 )
-def test_a_bad_request_is_refused(
+def test_a_malformed_request_is_refused(
     path: str, params: dict[str, str], body: bytes, said: str
 ) -> None:
     wire = WireRequest(method="POST", path=PLACE + path, params=tuple(params.items()), body=body)

@@ -49,7 +49,9 @@ def schema_of(columns: str, partitions: str = "", made: Generated | None = None)
         ("", False, False),
     ],
 )
-def test_names_are_limited(name: str, of_table: bool, of_column: bool) -> None:
+def test_length_and_characters_of_names_are_limited(
+    name: str, of_table: bool, of_column: bool
+) -> None:
     assert (is_table_name(name), is_column_name(name)) == (of_table, of_column)
 
 
@@ -85,7 +87,7 @@ DAY = truncated("t", "day")
         (schema_of("t bigint", "ds string", DAY), "", "needs a date or time column 't'"),
     ],
 )
-def test_a_definition_beyond_a_limit_is_reported(
+def test_a_definition_beyond_a_limit_is_refused(
     schema: TableSchema, comment: str, problem: str | None
 ) -> None:
     found = definition_problem(schema, comment)
@@ -104,7 +106,7 @@ def test_a_definition_beyond_a_limit_is_reported(
         ),
     ],
 )
-def test_wide_decimals_need_settings(columns: str, settings: list[str]) -> None:
+def test_wide_decimals_require_settings(columns: str, settings: list[str]) -> None:
     assert decimal_settings(schema_of(columns)) == dict.fromkeys(settings, "true")
 
 
@@ -137,7 +139,7 @@ def test_trunc_time_is_unchanged_by_a_round_trip_as_json(kind: str) -> None:
     assert decode_generated(encode_generated(DAY, None)) == DAY
 
 
-def test_an_unknown_unit_keeps_only_its_text() -> None:
+def test_an_expression_with_an_unknown_unit_is_kept_as_text() -> None:
     week = truncated("t", "week")
     assert week == Generated(text="trunc_time(`t`, 'week')")
 
@@ -153,12 +155,12 @@ LEAF = {"leafExprDesc": {"reference": {"name": "t", "type": "timestamp"}}}
         ([LEAF, {"leafExprDesc": {"constant": "x"}}], "`t`, 'x'"),
     ],
 )
-def test_other_expression_is_shown_as_sql(items: list[object], shown: str) -> None:
+def test_an_unknown_expression_is_shown_as_sql(items: list[object], shown: str) -> None:
     assert decode_generated(json.dumps(items)) == Generated(text=shown)
 
 
 @pytest.mark.parametrize("text", ["no JSON", "7", '[{"x": 1}]', "[]", "[1]"])
-def test_an_unreadable_expression_is_shown_unchanged(text: str) -> None:
+def test_an_expression_that_cannot_be_parsed_is_shown_unchanged(text: str) -> None:
     assert decode_generated(text) == Generated(text=text)
 
 

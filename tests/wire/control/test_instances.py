@@ -54,7 +54,7 @@ def post(body: bytes) -> WireRequest:
     return WireRequest(method="POST", path="/projects/p1/instances", body=body)
 
 
-def test_job_of_the_stock_client_is_read() -> None:
+def test_a_job_of_the_stock_client_is_decoded() -> None:
     assert decode_control(post(STOCK_JOB)) == SubmitSql(
         project="p1",
         sql="CREATE TABLE p1.`newt` (\na bigint < 3\n);",
@@ -73,7 +73,7 @@ def test_the_guid_of_a_job_is_between_its_priority_and_its_tasks() -> None:
 
 
 @pytest.mark.parametrize(("unique_id", "again"), [("u-2", True), ("", False)])
-def test_only_a_job_with_a_guid_may_be_sent_again(unique_id: str, again: bool) -> None:
+def test_only_a_job_with_a_guid_is_idempotent(unique_id: str, again: bool) -> None:
     """Evidence 163: the property ``uuid`` has no effect on the service."""
     assert SubmitSql(project="p1", sql="select 1", unique_id=unique_id).idempotent is again
 
@@ -144,7 +144,7 @@ def test_a_query_that_would_be_changed_in_transit_is_refused(sign: str) -> None:
         (STOCK_JOB.replace(b'{"PYODPS', b'["PYODPS'), "settings is not JSON"),
     ],
 )
-def test_bad_job_is_reported(body: bytes, problem: str) -> None:
+def test_a_malformed_job_is_refused(body: bytes, problem: str) -> None:
     with pytest.raises(InvalidRequestError, match=problem) as caught:
         decode_control(post(body))
     assert (caught.value.status, caught.value.code) == (400, "InvalidArgument")
@@ -164,7 +164,7 @@ def test_an_invalid_priority_becomes_the_default(priority: str) -> None:
     assert found.priority == 9
 
 
-def test_new_instance_is_named_by_its_location() -> None:
+def test_a_new_instance_has_the_id_in_its_location_header() -> None:
     submitted = SubmittedInstance(instance_id="20251120i")
     body, headers = submitted.encode(location="http://h/api/projects/p1/instances/")
     assert headers == {"Location": "http://h/api/projects/p1/instances/20251120i"}
@@ -175,13 +175,13 @@ def test_new_instance_is_named_by_its_location() -> None:
 @pytest.mark.parametrize(
     "location", ["http://h/x/20251120i?curr_project=p1", "20251120i/", "/20251120i"]
 )
-def test_only_the_end_of_the_location_is_used(location: str) -> None:
+def test_the_instance_id_is_the_last_segment_of_the_location(location: str) -> None:
     found = SubmittedInstance.decode(b" ", {"location": location})
     assert found == SubmittedInstance(instance_id="20251120i")
 
 
 @pytest.mark.parametrize("location", [None, "", "http://h/a b", "http://h/../.."])
-def test_instance_without_a_name_is_reported(location: str | None) -> None:
+def test_an_instance_without_an_id_raises_an_error(location: str | None) -> None:
     headers = {} if location is None else {"Location": location}
     with pytest.raises(FramingError, match="has no instance id"):
         SubmittedInstance.decode(b"", headers)
@@ -206,7 +206,7 @@ def test_a_result_document_is_unchanged_by_a_round_trip() -> None:
     assert InstanceResult.decode(*without.encode()) == without
 
 
-def test_result_in_base64_is_decoded() -> None:
+def test_a_result_in_base64_is_decoded() -> None:
     body = b"""<Instance><Tasks><Task Type="SQL"><Name>t</Name>
 <Result Transform="Base64" Format="text">5p2t5bee</Result></Task></Tasks></Instance>"""
     expected = TaskResult(name="t", text="杭州", format="text")
@@ -215,7 +215,7 @@ def test_result_in_base64_is_decoded() -> None:
         InstanceResult.decode(body.replace(b"5p2t5bee", b"5"), {})
 
 
-def test_task_without_a_result_is_empty() -> None:
+def test_a_task_without_a_result_has_empty_text() -> None:
     body = b"<Instance><Tasks><Task><Name>t</Name></Task></Tasks></Instance>"
     assert InstanceResult.decode(body, {}).tasks == (TaskResult(name="t", format=""),)
 
@@ -223,11 +223,11 @@ def test_task_without_a_result_is_empty() -> None:
 @pytest.mark.parametrize(
     ("status", "failed"), [("Success", False), ("Failed", True), ("CANCELLED", True), ("", False)]
 )
-def test_a_task_states_whether_it_failed(status: str, failed: bool) -> None:
+def test_the_status_of_a_task_tells_whether_it_failed(status: str, failed: bool) -> None:
     assert TaskResult(status=status).failed is failed
 
 
-def test_failure_becomes_a_query_error_with_code_and_hint() -> None:
+def test_a_failed_task_becomes_a_query_error_with_code_and_hint() -> None:
     text = "ODPS-0130131:[1,15] Table not found - table p1.nope cannot be resolved"
     error = query_error(TaskResult(status="Failed", text=text))
     assert isinstance(error, QueryError)
@@ -235,7 +235,7 @@ def test_failure_becomes_a_query_error_with_code_and_hint() -> None:
     assert "odps.tables()" in (error.hint or "")
 
 
-def test_a_failure_without_text_is_described() -> None:
+def test_a_failed_task_without_text_becomes_an_error_with_its_status() -> None:
     error = query_error(TaskResult(name="task", status="Cancelled"))
     assert error.message == "task task ended as Cancelled"
     assert query_error(TaskResult(name="t")).message == "task t ended as unknown"
@@ -263,12 +263,12 @@ def test_an_instance_has_ended_when_terminated() -> None:
     assert not InstanceStatus(status="Suspended").is_over
 
 
-def test_status_document_without_a_status_is_reported() -> None:
+def test_a_status_document_without_a_status_raises_an_error() -> None:
     with pytest.raises(FramingError, match="has no Status"):
         InstanceStatus.decode(b"<Instance/>", {})
 
 
-def test_cancelling_ignores_the_response() -> None:
+def test_the_response_to_a_cancellation_is_ignored() -> None:
     request = CancelInstance(project="p", instance_id="i")
     assert request.decode_answer(b"anything", {}) is None
     assert (
@@ -288,7 +288,7 @@ DOCUMENTS = [
 
 
 @given(st.sampled_from(DOCUMENTS), st.binary(max_size=60))
-def test_any_bytes_give_a_document_or_our_error(kind: Any, body: bytes) -> None:
+def test_any_bytes_give_a_document_or_an_odps_nb_error(kind: Any, body: bytes) -> None:
     found = outcome(kind.decode, body, {"Location": "/i"})
     assert isinstance(found, (kind, ProtocolError))
 
@@ -305,7 +305,7 @@ trees = st.recursive(
 
 
 @given(st.sampled_from(DOCUMENTS), trees)
-def test_any_tree_gives_a_document_or_our_error(kind: Any, text: str) -> None:
+def test_any_xml_tree_gives_a_document_or_an_odps_nb_error(kind: Any, text: str) -> None:
     found = outcome(kind.decode, text.encode(), {"Location": "/i"})
     assert isinstance(found, (kind, ProtocolError))
 

@@ -110,7 +110,7 @@ def test_a_request_is_encoded_and_decoded_unchanged(request_: Any, line: str) ->
     assert decode_control(over_http) == request_
 
 
-def test_schema_of_the_table_wins_over_that_of_the_connection() -> None:
+def test_the_schema_of_the_table_has_precedence_over_that_of_the_connection() -> None:
     scope = Scope(curr_project="p1", curr_schema="other")
     assert dict(GetTable(table=IN_SCHEMA).encode(scope=scope).params)["curr_schema"] == "sc1"
     assert dict(GetTable(table=TABLE).encode(scope=scope).params)["curr_schema"] == "other"
@@ -135,9 +135,7 @@ def test_schema_of_the_table_wins_over_that_of_the_connection() -> None:
         ("POST", "/projects/p1/authorization", {"sign_bearer_token": ""}),
     ],
 )
-def test_unknown_requests_are_left_to_the_server(
-    method: str, path: str, params: dict[str, str]
-) -> None:
+def test_unknown_requests_are_not_decoded(method: str, path: str, params: dict[str, str]) -> None:
     wire = WireRequest(method=method, path=path, params=tuple(params.items()))
     assert decode_control(wire) is None
 
@@ -154,7 +152,9 @@ def test_the_schema_may_be_in_the_path() -> None:
         ("/projects/p1/tables/t", {"partition": "x"}, "InvalidPartitionSpec"),
     ],
 )
-def test_bad_names_are_reported(path: str, params: dict[str, str], code: str) -> None:
+def test_requests_with_invalid_names_are_refused(
+    path: str, params: dict[str, str], code: str
+) -> None:
     wire = WireRequest(method="GET", path=path, params=tuple(params.items()))
     with pytest.raises(InvalidRequestError) as caught:
         decode_control(wire)
@@ -174,7 +174,7 @@ def test_bad_names_are_reported(path: str, params: dict[str, str], code: str) ->
     ),
     st.binary(max_size=30),
 )
-def test_any_request_gives_a_value_none_or_our_error(
+def test_any_request_gives_a_value_none_or_an_odps_nb_error(
     method: str, segments: list[str], params: dict[str, str], body: bytes
 ) -> None:
     wire = WireRequest(

@@ -88,7 +88,7 @@ def test_a_table_document_keeps_any_schema(schema: TableSchema) -> None:
     assert TableInfo.decode(*info.encode(), asked=TABLE).schema == schema
 
 
-def test_table_document_of_the_protocol_is_decoded() -> None:
+def test_the_table_document_of_the_protocol_page_is_decoded() -> None:
     body = b"""<?xml version="1.0"?><Table><Name>other</Name><TableId>id</TableId>
 <Project>p1</Project><Schema format="Json"><![CDATA[{"columns":[{"name":"id","type":"bigint",
 "comment":"","label":"","isNullable":true}],"partitionKeys":[],"tableName":"t",
@@ -108,7 +108,7 @@ def test_table_document_of_the_protocol_is_decoded() -> None:
     )
 
 
-def test_smallest_extended_document_is_decoded() -> None:
+def test_the_smallest_extended_table_document_is_decoded() -> None:
     body = b'<Table><Name>t</Name><Schema format="Json"><![CDATA[{}]]></Schema></Table>'
     assert TableInfo.decode(body, {}, asked=TABLE) == TableInfo(name=TABLE)
     assert TableInfo.decode(b"<Table/>", {}, asked=TABLE) == TableInfo(name=TABLE)
@@ -129,14 +129,14 @@ def test_reserved_properties_of_other_types_are_ignored() -> None:
         ('{"Reserved": "["}', "reserved table properties is not JSON"),
     ],
 )
-def test_bad_table_document_is_reported(schema: str, problem: str) -> None:
+def test_a_malformed_table_document_raises_an_error(schema: str, problem: str) -> None:
     body = element("Table", (element("Schema", schema),)).encode()
     with pytest.raises(FramingError, match=problem):
         TableInfo.decode(body, {}, asked=TABLE)
 
 
 @given(st.dictionaries(st.sampled_from(["columns", "owner", "Reserved", "size"]), json_values))
-def test_any_table_schema_gives_a_value_or_our_error(members: dict[str, Any]) -> None:
+def test_any_table_schema_gives_a_value_or_an_odps_nb_error(members: dict[str, Any]) -> None:
     body = element("Table", (element("Schema", json.dumps(members)),)).encode()
     found = outcome(TableInfo.decode, body, {}, asked=TABLE)
     assert isinstance(found, (TableInfo, FramingError))
@@ -158,7 +158,7 @@ def test_a_list_of_partitions_is_unchanged_by_a_round_trip() -> None:
     assert ListPartitions(table=TABLE).decode_answer(*page.encode()) == page
 
 
-def test_list_of_partitions_of_the_protocol_is_decoded() -> None:
+def test_the_list_of_partitions_on_the_protocol_page_is_decoded() -> None:
     body = b"""<Partitions><Marker/><MaxItems>9</MaxItems><Partition><Column Name="ds" Value="x"/>
 <PartitionSize>many</PartitionSize></Partition></Partitions>"""
     expected = PartitionPage(partitions=(PartitionInfo(spec=PartitionSpec.of("ds=x")),))
@@ -193,7 +193,7 @@ def test_a_project_that_names_no_time_zone_has_none(properties, zone) -> None:
     assert ProjectInfo.decode(*told.encode()).timezone == "Asia/Shanghai"
 
 
-def test_project_document_always_has_the_headers_that_clients_insist_on() -> None:
+def test_a_project_document_always_has_the_headers_that_clients_require() -> None:
     _, headers = ProjectInfo(name="p1").encode()
     assert headers.keys() == {"x-odps-owner", "x-odps-creation-time", "Last-Modified"}
     assert headers["Last-Modified"] == "Thu, 01 Jan 1970 00:00:00 GMT"
@@ -231,7 +231,7 @@ def test_the_tenant_document_is_json() -> None:
         ("[::1]:80", "http://h", "http://[::1]:80"),
     ],
 )
-def test_tunnel_endpoint_has_the_scheme_of_the_endpoint(
+def test_the_tunnel_endpoint_has_the_scheme_of_the_endpoint(
     text: str, endpoint: str, expected: str
 ) -> None:
     assert decode_tunnel_endpoint(text.encode(), endpoint=endpoint) == expected
@@ -268,7 +268,7 @@ STRANGERS = [
 
 @pytest.mark.parametrize("document", READERS)
 @pytest.mark.parametrize("body", STRANGERS)
-def test_a_response_that_is_not_from_maxcompute_is_reported(document: str, body: bytes) -> None:
+def test_a_response_of_another_server_raises_an_error(document: str, body: bytes) -> None:
     with pytest.raises(FramingError) as caught:
         READERS[document](body)
     assert "check the endpoint, and whether a proxy" in (caught.value.hint or "")
@@ -305,7 +305,7 @@ def test_object_tables_are_recognised_and_listed() -> None:
     assert TablePage.decode(*page.encode()).types == page.types
 
 
-def test_a_table_is_shown_by_its_facts() -> None:
+def test_the_repr_of_a_table_document_shows_columns_rows_bytes_and_owner() -> None:
     assert repr(INFO) == f"TableInfo({TABLE}, 3 columns, 3 rows, 10 B, owner='ALIYUN$x')"
     assert repr(TableInfo(name=TABLE)) == f"TableInfo({TABLE}, 0 columns)"
 

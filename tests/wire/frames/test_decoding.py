@@ -105,7 +105,7 @@ def test_byte_by_byte_decoding_returns_the_same() -> None:
 
 
 @pytest.mark.parametrize("kind", [bytes, bytearray, memoryview])
-def test_any_buffer_is_accepted_and_can_be_reused(kind: type) -> None:
+def test_any_buffer_is_accepted_and_may_be_reused_by_the_caller(kind: type) -> None:
     decoder = FrameDecoder(1)
     events = []
     for byte in every(UPLOAD, 3):
@@ -160,7 +160,7 @@ def test_bytes_after_the_last_frame_raise_an_error() -> None:
     assert decode(0) == []
 
 
-def test_empty_parts_stand_for_empty_objects() -> None:
+def test_an_empty_header_or_footer_means_an_empty_object() -> None:
     start, end = decode(1, bytes(24))
     assert (start.header, start.content_type, start.length) == ({}, None, 0)
     assert (end.checksum_kind, end.verified) == (ChecksumKind.NONE, False)
@@ -185,7 +185,7 @@ def test_an_excessive_length_is_refused_before_buffering(at: int) -> None:
     assert caught.value.limit in (1 << 20, DEFAULT_MAX_BLOB)
 
 
-def test_limits_are_arguments() -> None:
+def test_the_limits_can_be_passed_as_arguments() -> None:
     with pytest.raises(LimitExceededError) as caught:
         decode(1, UPLOAD, max_header=82)
     assert (caught.value.limit, caught.value.actual) == (82, 83)
@@ -226,7 +226,7 @@ def test_an_invalid_header_raises_a_framing_error(header: bytes) -> None:
         {"DistributionKey": 7},
     ],
 )
-def test_upload_keys_of_another_type_are_framing_errors(fields: dict[str, Any]) -> None:
+def test_header_keys_of_another_type_raise_framing_errors(fields: dict[str, Any]) -> None:
     with pytest.raises(FramingError):
         FrameHeader.of(fields)
 
@@ -270,7 +270,7 @@ def test_an_invalid_footer_raises_a_framing_error(checksum: Any) -> None:
     "footer",
     [b'{"Checksum": {"Type": null, "Crc32": 1}}', b" \n", b"\xef\xbb\xbf{}", "{}".encode("utf-16")],
 )
-def test_a_footer_that_may_have_lost_its_checksum_is_refused(footer: bytes) -> None:
+def test_a_footer_whose_checksum_may_have_been_damaged_is_refused(footer: bytes) -> None:
     body = pack("<q", 2) + b"{}" + pack("<q", 1) + b"x" + pack("<q", len(footer)) + footer
     with pytest.raises(FramingError):
         decode(1, body)
@@ -321,7 +321,7 @@ def test_crc32_of_large_blobs_is_computed_as_data_arrives(size: int) -> None:
 
 
 @pytest.mark.usefixtures("little_retained")
-def test_md5_of_large_blobs_is_checked_once_the_stream_is_known_to_have_it() -> None:
+def test_md5_of_large_blobs_is_checked_from_the_second_blob() -> None:
     one = encode_frame(pattern(5000), checksum=ChecksumKind.MD5)
     events = decode(2, *every(one + one, 300))
     assert [e.verified for e in events if isinstance(e, BlobEnd)] == [False, True]

@@ -54,7 +54,7 @@ def test_a_raw_blob_has_a_size_limit() -> None:
 
 
 @given(st.binary(max_size=500), CUTS, st.sampled_from(ChecksumKind))
-def test_a_frame_is_encoded_the_same_in_any_pieces(
+def test_a_frame_is_the_same_however_its_data_is_divided(
     payload: bytes, cuts: list[int], kind: ChecksumKind
 ) -> None:
     header = FrameHeader(content_type="a/b")
@@ -89,7 +89,7 @@ def test_a_source_longer_or_shorter_than_announced_raises_an_error() -> None:
         FrameEncoder(FrameHeader(), length=-1)
 
 
-def test_parts_of_a_frame_must_be_in_order() -> None:
+def test_parts_of_a_frame_must_be_encoded_in_order() -> None:
     encoder = FrameEncoder(FrameHeader(), length=0)
     with pytest.raises(StateError):
         encoder.feed(b"")

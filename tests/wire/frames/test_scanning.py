@@ -1,4 +1,4 @@
-"""The scanner returns the same records as the decoder; records and events as values."""
+"""The scanner returns the same records as the decoder; records and events are values."""
 
 import copy
 import pickle
@@ -71,13 +71,13 @@ def test_the_scanner_stops_before_an_invalid_frame() -> None:
         assert (records, at) == ([BlobRecord(b"good")], len(good))
 
 
-def test_the_scanner_enforces_the_same_limits() -> None:
+def test_the_scanner_has_the_limits_of_the_decoder() -> None:
     assert FrameScanner(max_header=82).scan(UPLOAD, 0, 1) == ([], 0)
     assert FrameScanner(max_blob=10).scan(UPLOAD, 0, 1) == ([], 0)
     assert FrameScanner(max_header=83, max_blob=11).scan(UPLOAD, 0, 1)[1] == len(UPLOAD)
 
 
-def test_the_scanner_accepts_both_forms_of_a_footer_and_many_headers() -> None:
+def test_the_scanner_accepts_compact_and_spaced_footers_and_many_headers() -> None:
     compact = b'{"Checksum":{"Type":1,"Crc32":%d}}' % zlib.crc32(b"x")
     stream = b"".join(
         frame(b'{"CustomFileName": "%d"}' % number, b"x", compact) + encode_frame(b"y")
@@ -108,7 +108,7 @@ def test_reprs_never_show_the_bytes() -> None:
     assert record.file_name == "a.png"
 
 
-def test_a_record_unpacks_as_a_pair_and_equals_one_without_a_name() -> None:
+def test_a_record_unpacks_as_a_pair_and_equals_a_record_without_a_name() -> None:
     named, plain = BlobRecord(b"x", "image/png", "a.png"), BlobRecord(b"x", "image/png")
     data, mime_type = named
     assert (data, mime_type, named[0], named[-1], named[:]) == (

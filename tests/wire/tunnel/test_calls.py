@@ -160,7 +160,7 @@ def answer(**members: object) -> bytes:
 
 
 @pytest.mark.parametrize(("request_", "method", "path", "params", "headers", "body"), REQUESTS)
-def test_a_request_is_encoded_as_on_the_page(
+def test_a_request_is_encoded_as_on_the_protocol_page(
     request_: Any,
     method: str,
     path: str,
@@ -174,18 +174,18 @@ def test_a_request_is_encoded_as_on_the_page(
 
 
 @pytest.mark.parametrize("request_", [one[0] for one in REQUESTS])
-def test_the_scope_of_the_connection_comes_last(request_: Any) -> None:
+def test_the_scope_parameters_of_the_connection_are_last(request_: Any) -> None:
     scope = Scope(quota_name="q", curr_project="mine")
     params = request_.encode(scope=scope).params
     assert params == (*request_.encode().params, ("quotaName", "q"), ("curr_project", "mine"))
 
 
-def test_only_a_commit_must_not_be_sent_twice() -> None:
+def test_only_a_commit_is_not_idempotent() -> None:
     kinds = {type(one[0]): type(one[0]).idempotent for one in REQUESTS}
     assert [kind for kind, idempotent in kinds.items() if not idempotent] == [CommitUpload]
 
 
-def test_tables_and_results_have_names_for_messages() -> None:
+def test_tables_and_results_have_a_name_for_messages() -> None:
     assert [str(T), str(PART)] == ["p.t", "p.s.t (day=2026-11-28,region=eu)"]
     assert str(RESULT) == "the result of instance 20261128i"
 
@@ -219,7 +219,7 @@ def test_a_download_session_has_its_columns_and_rows() -> None:
         ("", SessionStatus.NORMAL),
     ],
 )
-def test_a_state_is_read_in_any_case_and_an_unknown_one_is_kept(
+def test_a_session_state_is_read_in_any_letter_case_and_an_unknown_state_is_kept(
     text: str | None, status: object
 ) -> None:
     members = {} if text is None else {"Status": text}
@@ -280,7 +280,7 @@ def test_a_block_without_a_number_is_refused(block: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("body", [b"", b"   ", b"OK", b"<xml/>", answer(UploadID="u")])
-def test_any_successful_response_without_an_error_stores_a_block(body: bytes) -> None:
+def test_any_successful_response_without_an_error_document_confirms_a_block(body: bytes) -> None:
     assert UploadBlock(of=T, upload_id="u", block=0).decode_answer(body, {}) is None
 
 
@@ -288,7 +288,7 @@ def test_any_successful_response_without_an_error_stores_a_block(body: bytes) ->
     "decode",
     [decode_download, decode_upload, UploadBlock(of=T, upload_id="u", block=0).decode_answer],
 )
-def test_an_error_in_a_successful_response_is_raised(decode: Any) -> None:
+def test_an_error_document_in_a_successful_response_is_raised(decode: Any) -> None:
     body = b" " + answer(Code="NoSuchTable", Message="there is no table t")
     with pytest.raises(NotFoundError, match="there is no table t") as caught:
         decode(body, {"x-odps-request-id": "r1"})

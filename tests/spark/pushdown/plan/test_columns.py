@@ -1,4 +1,4 @@
-"""The columns that a query reads according to its plan: without Spark and without a service."""
+"""The columns that a query reads according to its plan, without Spark or a service."""
 
 from __future__ import annotations
 
@@ -106,17 +106,17 @@ def test_a_query_that_depends_on_unnamed_columns_reads_all_of_them(inner):
         "select max(n) over (order by id) from a qualify count(status) over () = 1",
     ],
 )
-def test_a_query_that_names_its_columns_reads_only_these(text):
+def test_a_query_that_names_its_columns_reads_only_the_named_columns(text):
     assert set(reads(text)[0].columns) <= {"id", "n", "status"}
 
 
-def test_a_star_of_one_table_does_not_affect_the_other():
+def test_a_star_of_one_table_does_not_select_columns_of_the_other():
     a, b = reads("select b.*, a.n from a join b on a.id = b.id")
     assert a.columns == ("id", "n")
     assert b.columns == B.names
 
 
-def test_a_natural_join_needs_every_column_of_both():
+def test_a_natural_join_needs_every_column_of_both_tables():
     assert [one.columns for one in reads("select x from a natural join b")] == [ALL, B.names]
 
 

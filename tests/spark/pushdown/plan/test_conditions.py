@@ -1,4 +1,4 @@
-"""The conditions of a query that are sent: without Spark and without a service."""
+"""The conditions of a query that are sent to the service, without Spark or a service."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.support.spark.plans import ALL, only, reads, sent
 
 
 def spelled(short: str) -> str:
-    """What ``n1; …`` stands for."""
+    """Return the conditions that ``n1; …`` abbreviates."""
     words = {"n1": "n = 1", "n2": "n = 2", "n?": "n is null", "n!": "n is not null"}
     return "; ".join(words.get(one, one) for one in short.split("; "))
 

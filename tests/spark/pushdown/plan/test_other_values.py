@@ -77,7 +77,7 @@ concat_ws(',', tags) | round(weight, 2) | n is distinct from 2
 
 
 @pytest.mark.parametrize("expression", [one.strip() for one in re.split(r"[|\n]", USUAL.strip())])
-def test_common_expressions_are_analysed(expression):
+def test_common_expressions_do_not_prevent_pruning(expression):
     found = reads(f"select {expression} from a where ds = '20240101' and hour = 1")
     read = next(one for one in found if one.table.table == "a")
     assert len(read.columns) < len(ALL)
@@ -101,7 +101,7 @@ def test_common_expressions_are_analysed(expression):
         "select all id from a where ds = '1' order by n desc nulls last limit 3",
     ],
 )
-def test_common_queries_are_analysed(text):
+def test_common_queries_are_pruned(text):
     read = reads(text)[0]
     assert len(read.columns) < len(ALL)
     assert [text_of(one) for one in read.partition_conditions] == ["ds = '1'"]
@@ -119,7 +119,7 @@ def test_random_functions_without_a_seed_allow_pruning():
     assert only("select uuid(), * from a where n = 1 and rand() < 0.5") == "n = 1"
 
 
-def test_a_condition_in_a_query_with_qualify_is_applied_before_it():
+def test_a_condition_is_applied_before_qualify():
     text = "select * from a where n = 1 qualify row_number() over (order by id) = 1"
     assert only(text) == "n = 1"
     assert only(f"select * from ({text.replace('n = 1 q', 'id = 2 q')}) where n = 1") == "id = 2"

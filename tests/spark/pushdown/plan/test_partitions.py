@@ -48,7 +48,7 @@ def test_a_read_of_all_partitions_lists_none(where):
     assert not read.partition_conditions or with_partitions(read, KNOWN).partitions is None
 
 
-def test_an_uncertain_value_keeps_its_partition():
+def test_a_partition_with_an_ambiguous_value_is_kept():
     odd = ["ds=__HIVE_DEFAULT_PARTITION__,hour=1", "ds=x,hour=01", "ds=020240101,hour=1"]
     known = [PartitionSpec.of(text) for text in odd]
     assert kept("ds is null", known) == ["ds=__HIVE_DEFAULT_PARTITION__,hour=1"]
@@ -120,7 +120,7 @@ def test_a_limit_is_sent_only_if_spark_drops_no_rows(text, limit):
     assert with_partitions(read, KNOWN, answers).limit == limit
 
 
-def test_a_limit_is_sent_only_if_computed_conditions_are_decided():
+def test_a_limit_is_sent_only_after_computed_conditions_were_evaluated_for_all_partitions():
     (read,) = reads("select id from a where ds = 20240101 limit 5")
     (asked,) = computed_in(read.partition_conditions[0])
     told: dict[tuple[object, ...], bool | None] = {(DAYS[0],): True, (DAYS[1],): None}
@@ -133,13 +133,13 @@ def test_a_limit_is_sent_only_if_computed_conditions_are_decided():
     )
 
 
-def test_the_smaller_limit_applies():
+def test_of_two_limits_the_smaller_one_applies():
     assert [reads("select * from a limit 5", limit=n)[0].limit for n in (3, 9, None)] == [3, 5, 5]
     assert reads("select * from a", limit=3)[0].limit == 3
     assert reads("select * from a limit 1 + 1", limit=3)[0].limit is None
 
 
-def test_an_uncertain_partition_leaves_the_limit_to_spark():
+def test_if_a_partition_is_ambiguous_spark_applies_the_limit():
     known = [PartitionSpec.of("ds=x,hour=01"), PartitionSpec.of("ds=y,hour=1")]
     (read,) = reads("select id from a where hour = 1 limit 5")
     assert with_partitions(read, known).limit is None

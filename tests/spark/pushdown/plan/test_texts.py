@@ -47,7 +47,7 @@ from tests.support.spark.plans import KNOWN, A, reads
         ),
     ],
 )  # fmt: skip
-def test_names_are_replaced_at_their_positions(text, filled):
+def test_table_names_are_replaced_at_their_positions(text, filled):
     query = parse_query(text)
     assert fill(query, {ref: f"t{n}" for n, ref in enumerate(query.references)}) == filled
 
