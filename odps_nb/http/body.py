@@ -161,9 +161,7 @@ class BodyResponse(HTTPResponse):
         raise LineTooLong("trailers")
 
     def _line(self) -> bytes:
-        line: bytes = self.fp.readline(_MAX_LINE + 1)
-        if len(line) > _MAX_LINE:
-            raise LineTooLong("chunk line")
+        line: bytes = self.fp.readline(_MAX_LINE)
         if not line.endswith(b"\n"):
             raise IncompleteRead(line)
         return line

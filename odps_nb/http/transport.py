@@ -106,8 +106,7 @@ class HttpResponse:
 
     def readinto(self, buffer: Any) -> int:
         """Fill ``buffer``, or stop at the end of the body; return the number of bytes."""
-        if not self._readable():
-            return 0
+        self._require_readable()
         return self._account(self._guarded(self._body.fill, memoryview(buffer)))
 
     def read(self, n: int = -1) -> bytes:
@@ -121,8 +120,7 @@ class HttpResponse:
 
     def read1(self, n: int = _LOOK) -> bytes:
         """Wait once, then return the bytes that have arrived, at most ``n``; empty at the end."""
-        if not self._readable():
-            return b""
+        self._require_readable()
         data = self._guarded(self._body.some, n)
         self._account(len(data))
         return data
@@ -161,15 +159,12 @@ class HttpResponse:
         state = "closed" if self.closed else "open"
         return f"<HttpResponse {self.status} request_id={self.request_id!r} {state}>"
 
-    def _readable(self) -> bool:
+    def _require_readable(self) -> None:
         self._home.require("this response")
-        if not self.closed:
-            return True
         if self._broken is not None:
             raise self._broken
-        if self._ended:
-            return False
-        raise StateError("the response is closed", hint="read the response before closing it")
+        if self.closed and not self._ended:
+            raise StateError("the response is closed", hint="read the response before closing it")
 
     def _account(self, count: int) -> int:
         self.wire_bytes += count
@@ -261,8 +256,7 @@ class RequestsTransport:
                 # After a laptop's sleep or a firewall's time-out, all idle connections may be dead.
                 self._adapter.close_idle()
             raise ours from error
-        if exchange.body is None:
-            raise AssertionError("urllib3 did not use our connection")
+        assert exchange.body is not None  # set by our connection class
         response = HttpResponse(raw, exchange.body, request, early=exchange.answered_early)
         return _from_the_server(response)
 

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from odps_nb.errors import BrokenStreamError, CancelledError, ServiceError, StateError
+from odps_nb.errors import CancelledError, ServiceError, StateError
 from odps_nb.http.transport import HttpRequest, HttpResponse, Transport
 from odps_nb.http.waiting import Abort
 from odps_nb.lifetime import Home, end_at_exit, start_thread
@@ -25,7 +25,7 @@ class _Pipe:
     """
 
     def __init__(self, limit: int) -> None:
-        self.abort: Abort | None = None  # stops the request that reads from the pipe
+        self.abort: Abort  # stops the request that reads from the pipe
         self._changed = threading.Condition()
         self._chunks: deque[bytes] = deque()
         self._limit = limit
@@ -33,19 +33,18 @@ class _Pipe:
         self._complete = False
         self._deserted = False
 
-    def put(self, chunk: bytes) -> bool:
-        """Wait for room and add a chunk; return ``False`` if the reader has stopped reading."""
+    def put(self, chunk: bytes) -> None:
+        """Wait for room and add a chunk; drop it if the reader has stopped reading."""
         with self._changed:
             if self._size >= self._limit:
                 while self._size > self._limit // 2 and not self._deserted:
                     self._changed.wait(_WAIT)
             if self._deserted:
-                return False
+                return
             self._chunks.append(chunk)
             self._size += len(chunk)
             if len(self._chunks) == 1:
                 self._changed.notify_all()
-            return True
 
     def complete(self) -> None:
         """Mark the end of the body: no chunks follow."""
@@ -67,10 +66,8 @@ class _Pipe:
     def _take(self) -> bytes | None:
         with self._changed:
             while not self._chunks:
-                if self.abort is not None and self.abort.stopped:
+                if self.abort.stopped:
                     raise CancelledError("the request was stopped")
-                if self._deserted:
-                    raise StateError("the upload was aborted")
                 if self._complete:
                     return None
                 self._changed.wait(_WAIT)
@@ -126,8 +123,7 @@ class Upload:
         except BaseException:
             # If Ctrl-C arrives during the start, end the thread, which would otherwise wait for a
             # body.
-            self._pipe.desert()
-            self._request.abort.stop()
+            self.end()
             raise
 
     def write(self, data: Any) -> int:
@@ -166,8 +162,7 @@ class Upload:
         self._join()
         if self._error is not None:
             raise self._error
-        if self._response is None:
-            raise BrokenStreamError("the upload ended without a response", request_sent=True)
+        assert self._response is not None  # the thread has ended without an error
         if self._response.early:
             self._error = self._reject(self._response)
             raise self._error
@@ -186,8 +181,8 @@ class Upload:
 
     def end(self) -> None:
         """Stop sending, without waiting. Thread-safe and idempotent."""
-        self._pipe.desert()
         self._request.abort.stop()
+        self._pipe.desert()
 
     def __enter__(self) -> Upload:
         return self
@@ -204,10 +199,7 @@ class Upload:
 
     def _put(self, chunk: bytes) -> None:
         self.sent_bytes += len(chunk)
-        if not self._pipe.put(chunk):
-            self._join()
-            self._raise_if_over()
-            raise StateError("the upload was aborted")
+        self._pipe.put(chunk)  # after an error, the next `write` or `finish` raises it
 
     def _raise_if_over(self) -> None:
         if self._thread.is_alive():

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import io
+import math
 import os
 import socket
 import sys
@@ -45,10 +46,11 @@ def wait_until_ready(
     sock: socket.socket, timeout: float | None, *, read: bool = False, write: bool = False
 ) -> None:
     """Wait until the socket is readable or writable; raise `SilentError` after ``timeout`` s."""
-    deadline = None if timeout is None else time.monotonic() + timeout
+    seconds = math.inf if timeout is None else timeout
+    deadline = time.monotonic() + seconds
     while not wait_for_socket(sock, read=read, write=write, timeout=_slice(deadline)):
-        if timeout is not None and deadline is not None and time.monotonic() >= deadline:
-            raise SilentError(timeout)
+        if time.monotonic() >= deadline:
+            raise SilentError(seconds)
 
 
 def connect(sock: socket.socket, address: Any, timeout: float | None) -> None:
@@ -150,8 +152,8 @@ def unbound_receiving(sock: socket.socket) -> None:
             sock.setsockopt(socket.SOL_SOCKET, _SO_BUF_LOCK, 0)
 
 
-def _slice(deadline: float | None) -> float:
-    return SLICE if deadline is None else max(0.0, min(SLICE, deadline - time.monotonic()))
+def _slice(deadline: float) -> float:
+    return max(0.0, min(SLICE, deadline - time.monotonic()))
 
 
 class Abort:

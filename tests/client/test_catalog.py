@@ -4,11 +4,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from odps_nb.client.catalog import fetch_table, fetch_tables, iter_partitions, list_tables
+from odps_nb.client.catalog import (
+    fetch_table,
+    fetch_tables,
+    iter_partitions,
+    list_tables,
+    suggest_partitions,
+)
 from odps_nb.client.read.needs_query import NeedsQuery
 from odps_nb.client.read.plan import ReadPlan
 from odps_nb.client.read.session import open_storage_session
 from odps_nb.client.sql.definitions import TableOptions, create_table_sql, settings_of
+from odps_nb.client.write.session import open_write_session
 from odps_nb.errors import (
     ArgumentError,
     InvalidRequestError,
@@ -249,14 +256,63 @@ def test_after_a_server_error_tables_are_not_requested_one_by_one():
     assert {*service.calls} == {unknown}
 
 
+def test_an_unreadable_table_does_not_hide_the_others():
+    info = TableInfo(name=TABLE, schema=schema("id bigint"))
+    refused = fail(403, "NoPermission")
+    script = {"NoneType": [refused], "GetTable": [give(info), refused, give(info)]}
+    with ControlService(**script) as service:
+        found = fetch_tables(service.storage, [TABLE] * 3)
+        assert [one and one.name for one in found] == [TABLE, None, TABLE]
+        assert fetch_tables(service.storage, []) == []
+
+
+@pytest.mark.parametrize(
+    ("missing", "hint"),
+    [
+        ("2024-1-2", "the nearest partition is ds=2024-01-02"),
+        ("2024-01-03", "the nearest partitions are ds=2024-01-02 and ds=2024-01-10"),
+        ("2023-12-31", "the nearest partition is ds=2024-01-01"),
+    ],
+)
+def test_a_missing_partition_suggests_the_nearest(missing, hint):
+    infos = tuple(
+        PartitionInfo(spec=PartitionSpec.of(f"ds=2024-01-{day}")) for day in ("01", "02", "10")
+    )
+    refused = NotFoundError("no", code="NoSuchPartition")
+    with ControlService(ListPartitions=[give(PartitionPage(partitions=infos))]) as service:
+        spec = PartitionSpec.of(f"ds={missing}")
+        suggest_partitions(service.storage, TABLE, [spec], refused)
+    assert refused.hint == hint
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_a_write_to_a_view_is_refused_as_such(known):
+    info = TableInfo(name=TABLE, schema=schema("id bigint"), is_view=True)
+    script = {
+        "CreateWriteSession": [fail(400, "InvalidTable", "no")],
+        "GetTable": [give(info) if known else fail(403, "NoPermission")],
+    }
+    with (
+        ControlService(**script) as service,
+        pytest.raises(InvalidRequestError, match="p.t is a view" if known else "no") as caught,
+    ):
+        open_write_session(service.storage, TABLE)
+    assert caught.value.code == "InvalidTable"
+
+
 def test_a_failing_suggestion_does_not_hide_the_error():
+    refused = fail(403, "NoPermission")
     script = {
         "GetTable": [fail(404, "NoSuchTable")],
-        "ListTables": [fail(403, "NoPermission")],
+        "ListTables": [refused],
+        "ListPartitions": [refused],
     }
     with ControlService(**script) as service, pytest.raises(NotFoundError) as caught:
         fetch_table(service.storage, TABLE)
     assert caught.value.code == "NoSuchTable"
+    with ControlService(**script) as service:
+        missing = NotFoundError("no", code="NoSuchPartition")
+        suggest_partitions(service.storage, TABLE, [PartitionSpec.of("ds=1")], missing)
 
 
 def test_partitions_are_listed_page_by_page():

@@ -211,6 +211,17 @@ def test_the_certificate_of_a_server_behind_a_proxy_is_verified(transport, autho
     assert peer.seen == []
 
 
+def test_a_request_whose_handshake_fails_behind_a_proxy_was_not_sent(transport, through):
+    def no_tls(line: Line) -> None:
+        line.send(b"no TLS here\r\n")
+
+    with Peer(no_tls) as peer, Proxy(place_of(peer)) as proxy:
+        through(proxy)
+        with pytest.raises(ConnectError, match="no secure connection") as caught:
+            ask(transport, f"https://{FAR}/")
+    assert caught.value.request_sent is False
+
+
 @pytest.mark.parametrize(
     "address",
     [

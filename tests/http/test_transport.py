@@ -121,20 +121,26 @@ def test_a_truncated_chunked_body_is_reported_as_broken(data):
         ask(transport, peer.url) as answer,
     ):
         got: list[bytes] = []
-        with pytest.raises(BrokenStreamError):
+        with pytest.raises(BrokenStreamError, match="IncompleteRead"):
             got.extend(answer.chunks(4))
         assert b"hello world".startswith(b"".join(got))
     transport.close()
 
 
 @pytest.mark.parametrize(
-    "lie", [b"-5\r\n", b"zz\r\n", b"0x5\r\n", b"\r\n", b"5\r\nhelloXX0\r\n\r\n", b"1" * 9000]
+    ("lie", "why"),
+    [
+        *((size, "not a chunk size") for size in (b"-5\r\n", b"zz\r\n", b"0x5\r\n", b"\r\n")),
+        (b"3\r\nhello\r\n0\r\n\r\n", "does not end where"),
+        (b"1" * 9000, "IncompleteRead"),
+        (b"0\r\n" + b"a: b\r\n" * 65 + b"\r\n", "trailers"),
+    ],
 )
-def test_invalid_bytes_between_chunks_break_the_response(transport, lie):
+def test_invalid_bytes_between_chunks_break_the_response(transport, lie, why):
     with (
         Peer(sends(Line.headline(**{"Transfer-Encoding": "chunked"}) + lie)) as peer,
         ask(transport, peer.url) as answer,
-        pytest.raises(BrokenStreamError),
+        pytest.raises(BrokenStreamError, match=why),
     ):
         answer.read()
 
@@ -429,3 +435,15 @@ def test_two_content_length_headers_raise_an_error(transport):
         ask(transport, peer.url)
     assert "Content-Length" in str(caught.value)
     assert "cannot be requested" not in str(caught.value)
+
+
+def test_an_idle_connection_that_the_server_has_closed_is_not_reused(transport):
+    def once(line: Line) -> None:
+        line.request()
+        line.answer(b"ok")
+
+    with Peer(once) as peer:
+        for number in range(3):
+            with ask(transport, peer.url) as answer:
+                assert answer.read() == b"ok"
+            peer._threads[number].join(10)  # the script has ended, and closed the connection

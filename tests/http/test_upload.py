@@ -16,7 +16,7 @@ from odps_nb.errors import (
     ServiceError,
     StateError,
 )
-from odps_nb.http.transport import HttpRequest, RequestsTransport
+from odps_nb.http.transport import HttpRequest, HttpResponse, RequestsTransport
 from odps_nb.http.upload import Upload
 from tests.support.sockets.peers import Line, Peer, refused
 
@@ -128,6 +128,33 @@ def test_an_early_success_response_raises_an_error(transport):
         flood(upload)
 
 
+class ReadsTheRest:
+    """A transport that takes the whole body before it returns an early response."""
+
+    def __init__(self, transport: RequestsTransport) -> None:
+        self.transport, self.close = transport, transport.close
+
+    def send(self, request: HttpRequest) -> HttpResponse:
+        response = self.transport.send(request)
+        for _ in request.body:
+            pass
+        return response
+
+
+def test_an_early_response_that_arrives_after_the_last_write_is_no_success(transport):
+    def script(line: Line) -> None:
+        line.head()
+        line.answer(b"ok", 200)
+        line.peer.release.wait(10)
+
+    with (
+        Peer(script) as peer,
+        begin(ReadsTheRest(transport), peer.url) as upload,
+        pytest.raises(ServiceError, match="before the request ended"),
+    ):
+        flood(upload)
+
+
 def test_a_connection_broken_while_writing_raises_an_error_in_the_writer(transport):
     def script(line: Line) -> None:
         line.head()
@@ -192,10 +219,19 @@ def test_a_refused_connection_is_raised_in_the_writer(transport):
 
 
 def test_an_abort_truncates_the_body_and_ends_the_thread(transport):
-    with Peer(lambda line: line.request()) as peer:
+    def script(line: Line) -> None:
+        seen = line.head()
+        line.peer.release.set()
+        line.drain(seen)
+
+    with Peer(script) as peer:
         upload = begin(transport, peer.url)
         upload.write(bytes(1 << 19))
-        upload.abort()
+        assert peer.release.wait(10)  # the thread waits for more of the body
+        aborting = threading.Thread(target=upload.abort, daemon=True)
+        aborting.start()
+        aborting.join(20)
+        assert not aborting.is_alive()
         upload.abort()
         for call in (upload.finish, lambda: upload.write(b"x")):
             with pytest.raises(StateError):

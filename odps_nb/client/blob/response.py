@@ -14,7 +14,7 @@ from itertools import chain
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.calls.progress import ProgressTracker
 from odps_nb.client.calls.storage import StorageClient
-from odps_nb.errors import ChecksumError, FramingError, ProtocolError
+from odps_nb.errors import ChecksumError, ProtocolError
 from odps_nb.http.transport import HttpResponse
 from odps_nb.terms import BlobReference, Compression
 from odps_nb.wire.blocks import STORED_SIZE, TRAILER_SIZE
@@ -165,11 +165,8 @@ def fetch_blob_head(
 
 def _head(response: HttpResponse) -> BlobHead:
     with closing(blob_events(response, 2)) as events:  # type: ignore[type-var]  # it is a generator
-        start = next(iter(events), None)
-        if not isinstance(start, BlobStart) or start.length is None:
-            raise FramingError(
-                "the response does not begin with a blob's header", request_id=response.request_id
-            )
+        start = next(iter(events))
+        assert isinstance(start, BlobStart)  # a frame begins with its header
         if response.length is not None and response.length <= WORTH_READING:
             for _ in events:
                 pass

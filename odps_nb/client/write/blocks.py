@@ -24,7 +24,6 @@ from odps_nb.client.write.base import RowUploads
 from odps_nb.client.write.operations import RowPart, write_ipc
 from odps_nb.errors import (
     ConflictError,
-    FramingError,
     LimitExceededError,
     NoStorageApiError,
     OdpsNbError,
@@ -261,8 +260,6 @@ def _is_done(committed: Callable[[], bool], error: OdpsNbError, attempts: Attemp
     try:
         done = settled(committed, attempts)
     except OdpsNbError as second:
-        if second is error:
-            raise
         error.add_note(f"the outcome of the commit is unknown; its state cannot be read: {second}")
         raise error from second
     if done and attempts.tracker is not None:
@@ -323,6 +320,4 @@ class Version1Stream(BlockStream):
                 answer = upload.finish()
             finally:
                 self._tracker.add(split=self.label, wire_bytes=upload.sent_bytes)
-        if not answer.commit_message:
-            raise FramingError(f"the response to block {number} has no commit message")
         self.messages.append(answer.commit_message)

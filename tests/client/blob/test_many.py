@@ -10,9 +10,11 @@ import pytest
 from odps_nb.client.blob import many
 from odps_nb.client.blob.file import open_blob
 from odps_nb.client.blob.many import iter_blobs, plan_batches
+from odps_nb.client.blob.seekable import open_seekable, read_whole
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.calls.progress import Phase, ProgressTracker
 from odps_nb.errors import (
+    BrokenStreamError,
     CancelledError,
     ChecksumError,
     FramingError,
@@ -25,7 +27,7 @@ from odps_nb.errors import (
 )
 from odps_nb.http.retry import RetryPolicy
 from odps_nb.terms import Compression
-from odps_nb.wire.blocks import encode_blocks
+from odps_nb.wire.blocks import BLOCK_SIZE, encode_blocks
 from odps_nb.wire.calls import HTTP_CODINGS
 from odps_nb.wire.frames import BlobRecord, encode_frame
 from tests.support.sockets.blob_answers import (
@@ -143,11 +145,16 @@ def test_a_flipped_bit_in_every_response_raises_a_checksum_error():
     assert ", 2 attempts" in note
 
 
-@pytest.mark.parametrize("given", [1, 2, 4])
+FRAME = encode_frame(b"x")
+FILLS = next(f for n in range(4000) if len((f := encode_frame(bytes(n))) + FRAME * 2) == BLOCK_SIZE)
+
+
+@pytest.mark.parametrize(
+    "given", [[FRAME], [FRAME] * 2, [FRAME] * 4, [FRAME, FRAME, FILLS, FRAME]], ids=len
+)
 def test_a_wrong_number_of_blobs_raises_an_error(given):
     def step(line, seen) -> None:
-        frames = b"".join(encode_frame(b"x") for _ in range(given))
-        line.answer(encode_blocks(frames))
+        line.answer(encode_blocks(b"".join(given)))
 
     with pytest.raises((TruncatedError, FramingError)):
         fetch(3, step, workers=1, retry=RetryPolicy(max_attempts=1))
@@ -260,11 +267,13 @@ def test_a_broken_blob_file_resumes(trouble, share):
     assert len(service.seen) == 3
 
 
-def test_a_blob_that_changes_in_the_meantime_raises_an_error():
-    def other(line, seen) -> None:
-        line.answer(encode_blocks(bytes(300_000)))
+def other(blob: bytes):
+    return lambda line, seen: line.answer(encode_blocks(blob))
 
-    with Service(ReadBlobs=[cut_at(0.5), other]) as service:
+
+@pytest.mark.parametrize("blob", [bytes(300_000), content(7)[:1000]], ids=["other", "shorter"])
+def test_a_blob_that_changes_in_the_meantime_raises_an_error(blob):
+    with Service(ReadBlobs=[cut_at(0.5), other(blob)]) as service:
         storage, file = opened(service, 7, retry=RetryPolicy(max_attempts=2))
         with (
             storage,
@@ -272,6 +281,41 @@ def test_a_blob_that_changes_in_the_meantime_raises_an_error():
             pytest.raises(ChecksumError, match="the blob has changed since the connection broke"),
         ):
             file.read()
+
+
+@pytest.mark.parametrize(
+    ("blob", "kind"),
+    [
+        (bytes(300_000), ChecksumError),
+        (content(7)[:-1], TruncatedError),
+        (content(7) + b"x", TruncatedError),
+    ],
+    ids=["other", "shorter", "longer"],
+)
+def test_a_seekable_blob_that_changes_after_an_error_raises_another(blob, kind):
+    with (
+        Service(ReadBlobs=[cut_at(0.5), other(blob)]) as service,
+        service.client(retry=RetryPolicy(max_attempts=1)) as storage,
+        open_seekable(storage, reference(7), cache=None, ask_size=None) as file,
+    ):
+        assert file.read(10) == content(7)[:10]
+        with pytest.raises(BrokenStreamError):
+            file.read()
+        with pytest.raises(kind):
+            file.read()
+        assert not file.verified
+
+
+def chunked(line, seen) -> None:
+    line.chunked(body_of(asked(seen).references), end=False)
+    raise ConnectionError
+
+
+@pytest.mark.parametrize("step", [cut_at(0.01), chunked], ids=["stated", "counted"])
+def test_a_blob_over_max_bytes_is_not_read_to_its_end(step):
+    with Service(ReadBlobs=[step]) as service, pytest.raises(LimitExceededError):
+        read_whole(service.storage, reference(7), cache=None, max_bytes=1000)
+    assert len(service.calls["ReadBlobs"]) == 1
 
 
 def test_a_silent_blob_file_resumes():

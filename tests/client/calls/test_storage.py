@@ -8,6 +8,7 @@ import pickle
 import pytest
 
 from odps_nb.client.auth.profile import Profile
+from odps_nb.client.calls import responses
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.calls.progress import ProgressTracker
 from odps_nb.client.calls.storage import StorageClient
@@ -19,6 +20,7 @@ from odps_nb.errors import (
     ConnectError,
     FramingError,
     NotFoundError,
+    OversizeError,
     RequestTimeoutError,
     ServerFaultError,
     ServiceError,
@@ -28,6 +30,7 @@ from odps_nb.errors import (
 from odps_nb.http.retry import RetryPolicy
 from odps_nb.wire.calls import (
     CommitWriteSession,
+    CreateReadSession,
     EmptyAnswer,
     GetReadSession,
     ReadSessionAnswer,
@@ -37,6 +40,7 @@ from odps_nb.wire.http_date import parse_date
 from odps_nb.wire.signing import verify
 from tests.support.sockets.peers import answers, refused
 from tests.support.sockets.scripted import TABLE, Service, fail, give, hang_up, raw, stall, wire_of
+from tests.support.threads import open_sockets, wait_until
 
 ASK = GetReadSession(table=TABLE, session_id="s")
 FOUND = ReadSessionAnswer(session_id="s", splits_count=3)
@@ -325,10 +329,21 @@ class answering:
         self.peer.close()
 
 
+def test_cancelling_and_closing_reach_only_the_running_operations():
+    with Service() as service, service.client() as storage:
+        first = storage.operation()
+        storage.cancel()
+        second = storage.operation()
+        assert (first.cancelled, second.cancelled) == (True, False)
+    assert second.cancelled
+
+
 def test_a_closed_client_raises_a_state_error():
     with Service(GetReadSession=[give(FOUND)]) as service:
-        storage = service.client()
-        storage.close()
+        before = open_sockets()
+        with service.client() as storage:
+            storage.call(ASK)
+        wait_until(lambda: open_sockets() <= before)
         storage.close()
         for call in (
             lambda: storage.call(ASK),
@@ -376,3 +391,14 @@ def test_a_token_is_not_sent_to_a_host_of_another_domain():
         storage.call(ASK)
     assert "tunnel_endpoint=" in caught.value.hint
     assert {seen.target.partition("?")[0] for seen in peer.seen} == {"/api/projects/p/tunnel"}
+
+
+def test_a_document_that_is_too_large_is_not_read_to_its_end(monkeypatch):
+    monkeypatch.setattr(responses, "MAX_DOCUMENT", 100)
+    with (
+        Service(CreateReadSession=[raw(b" " * 101)]) as service,
+        service.client() as storage,
+        pytest.raises(OversizeError, match="too large"),
+    ):
+        storage.call(CreateReadSession(table=TABLE))
+    assert len(service.calls["CreateReadSession"]) == 1

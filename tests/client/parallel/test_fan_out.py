@@ -138,6 +138,33 @@ def test_a_cancelled_token_ends_the_iteration(workers):
         list(items)
 
 
+def test_no_job_starts_after_a_cancellation():
+    token = CancelToken()
+    token.cancel()
+    with pytest.raises(CancelledError):
+        next(fan_out([lambda token: iter([1])], size=int, cancel=token))
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_closing_closes_the_iterators_of_the_jobs(workers):
+    closed = []
+
+    class Endless:
+        def __iter__(self):
+            return self
+
+        def __next__(self):
+            return 1
+
+        def close(self):
+            closed.append(self)
+
+    items = fan_out([lambda token: Endless()] * 2, size=int, workers=workers, max_bytes=1)
+    next(items)
+    items.close()
+    assert closed
+
+
 def test_an_interrupt_in_the_consumer_ends_the_workers():
     def job(token):
         yield 1
@@ -195,3 +222,12 @@ def test_if_no_thread_can_be_started_the_running_threads_continue(monkeypatch):
     found = list(fan_out(jobs_of(lists), size=lambda _: 1, workers=6))
     assert found == [item for some in lists for item in some]
     assert len(started) == 2
+
+
+def test_a_pool_without_any_thread_raises_the_error(monkeypatch):
+    def refuse(thread):
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    with pytest.raises(RuntimeError, match="can't start"):
+        list(fan_out(jobs_of([[1], [2]]), size=int, workers=2))

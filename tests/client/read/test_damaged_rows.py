@@ -248,6 +248,7 @@ PROMISED = [
     ("m map<string,bigint>", pa.table({"m": pa.array([[("k", "v")]] * 3, pa.map_("str", "str"))})),
     ("r struct<a:bigint>", pa.table({"r": pa.array([{"b": 1}] * 3)})),
     ("r struct<a:bigint>", pa.table({"r": pa.array([{"a": 1, "b": 1}] * 3)})),
+    ("r struct<a:bigint>", pa.table({"r": pa.StructArray.from_arrays([IDS, IDS], ["a", "A"])})),
 ]
 
 

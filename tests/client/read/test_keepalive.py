@@ -9,6 +9,7 @@ import time
 import pytest
 
 from odps_nb.client.parallel.fan_out import fan_out
+from odps_nb.client.read import keepalive
 from odps_nb.client.read.plan import ReadSession
 from odps_nb.client.read.session import plan_ranges
 from odps_nb.client.read.splits import iter_batches, iter_split
@@ -30,6 +31,7 @@ from tests.support.sockets.scripted import (
     numbers,
     raw,
 )
+from tests.support.threads import running
 
 NOW = 1_000_000_000.0
 HOUR = 3600.0
@@ -211,6 +213,23 @@ def test_a_session_that_is_not_extended_is_not_refreshed_constantly():
     assert len(service.calls["GetReadSession"]) == 1
 
 
+def test_without_a_thread_for_a_refresh_a_reading_thread_sends_it(monkeypatch):
+    def refuse(thread):
+        raise RuntimeError("can't start new thread")
+
+    with (
+        Service(GetReadSession=[refreshed(9 * HOUR)]) as service,
+        service.client(clock=Clock(NOW)) as storage,
+    ):
+        keeper = keepalive.SessionKeeper(storage, session_until(30.0), tracker=None)
+        with monkeypatch.context() as patch:
+            patch.setattr(threading.Thread, "start", refuse)
+            keeper.keep_aside()
+        keeper.keep(None)
+        keeper.close()
+    assert len(service.calls["GetReadSession"]) == 1
+
+
 def test_a_read_of_an_expired_session_raises_an_error():
     with (
         Service(
@@ -269,7 +288,8 @@ def test_a_session_is_kept_alive_while_the_consumer_is_idle(ordered):
     assert len(service.calls["GetReadSession"]) >= 2
 
 
-def test_a_hanging_refresh_blocks_neither_received_rows_nor_the_end_of_a_read():
+def test_a_hanging_refresh_blocks_neither_received_rows_nor_the_end_of_a_read(monkeypatch):
+    monkeypatch.setattr(keepalive, "_TIMEOUT", 60.0)
     clock, asked, left = Clock(NOW), threading.Event(), threading.Event()
 
     def hang(line, seen) -> None:
@@ -294,6 +314,7 @@ def test_a_hanging_refresh_blocks_neither_received_rows_nor_the_end_of_a_read():
         closing.start()
         closing.join(20)  # a third of the time-out of the refresh
         assert not closing.is_alive()
+        assert "odps_nb-keeper" not in [thread.name for thread in running()]
 
 
 def test_a_waiting_consumer_does_not_refresh_a_session_with_enough_time_left():

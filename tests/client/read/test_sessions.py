@@ -124,6 +124,7 @@ def test_columns_that_only_the_filter_needs_are_read_and_not_returned():
         ({"limit": 10}, [10]),
         ({"limit": 0}, []),
         ({"limit": 50, "splits": 2}, [25, 25]),
+        ({"limit": 500}, [25] * 4),
     ],
 )
 def test_splits_have_the_requested_number_or_size(plan, lengths):
@@ -275,6 +276,17 @@ def test_contradictory_read_options_are_refused(plan):
 def test_a_session_survives_pickling():
     assert pickle.loads(pickle.dumps(SESSION)) == SESSION
     assert repr(SESSION) == "ReadSession(p.t, 's', 4 splits, rows=100, columns=1)"
+
+
+def test_no_split_is_empty():
+    assert [split.count for split in plan_ranges(3, 10)] == [1, 1, 1]
+    assert plan_ranges(0, 10) == ()
+
+
+@pytest.mark.parametrize("size", [-1, 0, 1, None])
+def test_a_wrong_estimate_of_the_size_loses_no_rows(size):
+    session, _ = opened(replace(ANSWER, estimated_size=size))
+    assert sum(split.count for split in session.splits) == session.row_count == 100
 
 
 def test_a_hundred_thousand_splits_are_planned():

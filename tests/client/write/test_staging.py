@@ -1,4 +1,4 @@
-"""Writes of several partitions, upserts and shared sessions by a staging table: all or nothing."""
+"""Writes by the tunnel, through an upload session or a staging table: all or nothing."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ import pytest
 
 from odps_nb import Connection
 from odps_nb.access.table import Table
+from odps_nb.client.write import direct
 from odps_nb.client.write.session import open_write_session
 from odps_nb.client.write.staging import STEM
-from odps_nb.errors import OdpsNbError
+from odps_nb.errors import LimitExceededError, OdpsNbError, StateError
 from odps_nb.local.server.launch import LocalService, start
 from tests.support.named import NewName
 from tests.support.service.connecting import account_of, connected
@@ -178,3 +179,75 @@ def test_a_failed_statement_leaves_everything_unchanged(odps: Connection, table:
     assert staging(odps) == []
     odps.create_table(table.name, "id bigint", partitioned_by="p string")
     assert rows(table) == []
+
+
+def test_a_commit_in_doubt_keeps_the_staging_table(
+    odps: Connection, table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The statement may still be running."""
+
+    def lost(*_: object, **__: object) -> None:
+        error = OdpsNbError("the outcome is unknown")
+        error.in_doubt = True
+        raise error
+
+    def run() -> None:
+        with open_write_session(odps._storage, table.name) as session:
+            stream = session.open_stream()
+            stream.write([pa.record_batch({"id": [1], "p": ["x"]})])
+            stream.close()
+            monkeypatch.setattr("odps_nb.client.write.staging.run_sql", lost)
+            session.commit()
+
+    with pytest.raises(OdpsNbError, match="unknown") as caught:
+        run()
+    assert not caught.value.notes
+    (name,) = staging(odps)
+    odps.drop_table(name)
+
+
+# -- upload sessions ------------------------------------------------------------------------------
+
+
+def plain(odps: Connection, new_name: NewName) -> Table:
+    return odps.create_table(new_name("plain"), "id bigint")
+
+
+def ids(table: Table) -> list[int]:
+    return sorted(table.read().to_arrow()["id"].to_pylist())
+
+
+def test_a_commit_names_every_stream_that_has_sent_rows(
+    odps: Connection, new_name: NewName
+) -> None:
+    table = plain(odps, new_name)
+    with open_write_session(odps._storage, table.name) as session:
+        receipts = []
+        for number in range(2):
+            with session.open_stream(str(number)) as stream:
+                stream.write([pa.record_batch({"id": [number]})])
+            receipts.append(stream.close())
+        with pytest.raises(StateError, match="stream 1 has sent rows, but is not part"):
+            session.commit(receipts[:1])
+        with pytest.raises(StateError, match="a stream of another session"):
+            session.commit([*receipts, ("2", 1)])
+        assert ids(table) == []
+        session.commit(receipts)
+    assert ids(table) == [0, 1]
+
+
+def test_a_write_of_too_many_blocks_is_refused(
+    odps: Connection, new_name: NewName, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = plain(odps, new_name)
+    monkeypatch.setattr(direct, "MAX_BLOCKS", 2)
+
+    def run() -> None:
+        with open_write_session(odps._storage, table.name, part_bytes=80) as session:
+            with session.open_stream() as stream:
+                stream.write([pa.record_batch({"id": list(range(30))})])
+            session.commit()
+
+    with pytest.raises(LimitExceededError, match="more than 2 parts"):
+        run()
+    assert ids(table) == []

@@ -7,10 +7,15 @@ import threading
 
 import pytest
 
-from odps_nb.client.write.operations import StreamReceipt
-from odps_nb.client.write.session import commit_write, open_write_session
+from odps_nb.client.write.operations import StreamReceipt, WriteSessionRef
+from odps_nb.client.write.session import (
+    commit_write,
+    fetch_write_state,
+    open_write_session,
+    resume_write_session,
+)
 from odps_nb.client.write.stream import WriteStream
-from odps_nb.errors import InvalidRequestError, RequestTimeoutError, StateError
+from odps_nb.errors import ConflictError, InvalidRequestError, RequestTimeoutError, StateError
 from odps_nb.http.retry import RetryPolicy
 from odps_nb.terms import PartitionSpec
 from tests.support.sockets.ledger import Ledger
@@ -79,6 +84,26 @@ def test_a_stream_that_failed_cannot_be_committed():
         session.abort()
         session.abort()
     assert service.log.count("AbortWriteSession") == 1
+
+
+def test_a_stream_with_an_unknown_number_of_rows_is_not_resumed():
+    with Ledger(counts=False) as service, service.client() as storage:
+        session = open_write_session(storage, TABLE)
+        session.open_stream()
+        with pytest.raises(ConflictError, match="does not report how many rows"):
+            session.open_stream(resume=True)
+
+
+@pytest.mark.parametrize("call", [resume_write_session, fetch_write_state])
+@pytest.mark.parametrize("session", ["tunnel:1", "v1:1"])
+def test_a_session_of_blocks_cannot_be_used_elsewhere(call, session):
+    with (
+        Ledger() as service,
+        service.client() as storage,
+        pytest.raises(StateError, match="only by the object that opened it"),
+    ):
+        call(storage, WriteSessionRef(table=TABLE, session_id=session))
+    assert not service.log
 
 
 def test_a_commit_without_rows_adds_no_rows():

@@ -22,6 +22,7 @@ from odps_nb.errors import (
 )
 from odps_nb.http.retry import RetryPolicy
 from odps_nb.terms import Compression
+from odps_nb.wire.calls import WriteRowsAnswer
 from tests.support.sockets.ledger import Ledger
 from tests.support.sockets.scripted import numbers
 from tests.support.sockets.writes import ROWS, write
@@ -161,6 +162,14 @@ def test_rows_of_another_writer_in_the_stream_raise_a_conflict_error():
         service._GetWriteStream = intruded
         with pytest.raises(ConflictError, match="the server has 50 rows"):
             write(service)
+
+
+def test_a_response_that_counts_other_rows_is_a_conflict():
+    with Ledger() as service:
+        service._WriteRows = lambda request, seen: WriteRowsAnswer(row_offset=7)
+        with pytest.raises(ConflictError, match="the server counts 7 rows"):
+            write(service)
+        assert service.status == "ABORTED"
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,61 @@
+"""Reads by download sessions of the tunnel: all rows of the same columns, or an error."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pytest
+
+from odps_nb import Connection
+from odps_nb.access.table import Table
+from odps_nb.client.read.plan import ReadPlan
+from odps_nb.client.read.tunnel import open_downloads, reopen_downloads
+from odps_nb.errors import FramingError, NotFoundError, SessionExpiredError
+from odps_nb.terms import PartitionSpec
+from tests.support.named import NewName
+from tests.support.service.connecting import connected
+from tests.support.service.services import Pool
+
+
+@pytest.fixture
+def odps(service_pool: Pool) -> Iterator[Connection]:
+    options = ("--services", "tunnel")
+    with connected(service_pool.get(samples=False, options=options)) as connection:
+        yield connection
+
+
+@pytest.fixture
+def table(odps: Connection, new_name: NewName) -> Table:
+    """A table with a row in each of two partitions."""
+    made = odps.create_table(new_name("parts"), "id bigint", partitioned_by="p string")
+    made.write(pa.table({"id": [1, 2], "p": ["a", "b"]}))
+    return made
+
+
+def test_a_reopened_session_has_all_its_partitions(odps: Connection, table: Table) -> None:
+    plan = ReadPlan(table=table.name)
+    opened = open_downloads(odps._storage, plan)
+    assert reopen_downloads(odps._storage, plan, opened.session_id).row_count == 2
+    fewer = ReadPlan(table=table.name, partitions=(PartitionSpec.of("p=a"),))
+    with pytest.raises(SessionExpiredError, match="2 partitions, but the read selects 1"):
+        reopen_downloads(odps._storage, fewer, opened.session_id)
+
+
+def test_partitions_with_different_columns_are_not_read_together(
+    odps: Connection, table: Table
+) -> None:
+    plan = ReadPlan(table=table.name)
+    before = open_downloads(odps._storage, plan).session_id.split(",")
+    table.add_columns("note string")
+    after = open_downloads(odps._storage, plan).session_id.split(",")
+    with pytest.raises(FramingError, match=r"the columns of .* differ"):
+        reopen_downloads(odps._storage, plan, f"{before[0]},{after[1]}")
+
+
+def test_partitions_that_do_not_exist_are_an_error(odps: Connection, new_name: NewName) -> None:
+    made = odps.create_table(new_name("deep"), "id bigint", partitioned_by="p string, q string")
+    made.write(pa.table({"id": [1], "p": ["a"], "q": ["b"]}))
+    plan = ReadPlan(table=made.name, partitions=(PartitionSpec.of("p=c"),))
+    with pytest.raises(NotFoundError, match=r"no partition of .* matches p=c"):
+        open_downloads(odps._storage, plan)
