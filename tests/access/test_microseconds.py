@@ -170,7 +170,7 @@ def test_two_reads_of_a_scan_that_fail_together_switch_once(table: Table) -> Non
     first, second = scan._fall_back(None, None), scan._fall_back(None, None)
     assert "in microseconds" in (first(caught.value) or "")
     assert second(caught.value) is None
-    in_micro(scan.to_arrow())
+    check_microseconds(scan.to_arrow())
 
 
 def test_incremental_reads_switch_to_microseconds(odps: Connection, new_name: NewName) -> None:

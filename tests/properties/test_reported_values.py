@@ -752,7 +752,7 @@ def test_text_that_is_not_json_is_refused_before_it_is_sent(make: Make, text: st
             "ARROW:extension:name": "arrow.parquet.variant"})])), "variant"),
         ("binary", pa.table({"v": pa.DictionaryArray.from_arrays(pa.array([0]), OPAQUE)}),
          "arrow.opaque"),
-        ("array<binary>", extended(pa.fixed_shape_tensor(pa.binary(8), [1]), [[b"12345678"]]),
+        ("array<binary>", extension(pa.fixed_shape_tensor(pa.binary(8), [1]), [[b"12345678"]]),
          "addresses of Python objects"),
     ],
     ids=["permuted", "opaque", "period", "unregistered", "in a dictionary", "in an extension"],
