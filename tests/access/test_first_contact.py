@@ -21,7 +21,7 @@ import odps_nb
 from odps_nb import ClientOptions, Connection
 from odps_nb.access.doctor import examine
 from odps_nb.errors import OdpsNbError
-from tests.support.outputs import SECRETS, Lines, Told
+from tests.support.outputs import SECRETS, Lines, Outputs
 from tests.support.sockets.peers import Line, Peer, Seen, dropping, refused
 
 Answer = Callable[[Line, Seen], None]
@@ -276,9 +276,9 @@ SITUATIONS = {
 
 
 @pytest.fixture
-def outputs(caplog) -> Iterator[Told]:
+def outputs(caplog) -> Iterator[Outputs]:
     caplog.set_level(logging.DEBUG)
-    kept, collected = Lines(), Told()
+    kept, collected = Lines(), Outputs()
     logging.getLogger().addHandler(kept)
     yield collected
     logging.getLogger().removeHandler(kept)

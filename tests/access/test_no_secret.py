@@ -28,7 +28,7 @@ from odps_nb.client.write.session import open_write_session
 from odps_nb.errors import OdpsNbError
 from odps_nb.terms import BlobReference
 from odps_nb.wire.calls import WriteRows
-from tests.support.outputs import SECRETS, Lines, Told
+from tests.support.outputs import SECRETS, Lines, Outputs
 from tests.support.service.connecting import keys_of
 from tests.support.sockets.peers import Line, Peer, refused, sends
 from tests.support.sockets.relays import Proxy, TlsFront, server_context
@@ -57,7 +57,7 @@ assert stock_client.__version__
 def outputs(caplog, monkeypatch, request):
     monkeypatch.setattr(Attempts, "pause", lambda self, seconds: None)
     caplog.set_level(logging.DEBUG)  # includes urllib3's log lines
-    kept, collected = Lines(), Told()
+    kept, collected = Lines(), Outputs()
     logging.getLogger().addHandler(kept)
     yield collected
     logging.getLogger().removeHandler(kept)
@@ -67,7 +67,7 @@ def outputs(caplog, monkeypatch, request):
     collected.check()
 
 
-def use_all_operations(outputs: Told, odps) -> None:
+def use_all_operations(outputs: Outputs, odps) -> None:
     """Run every operation of a connection, and record results and errors."""
     for thing in (odps, odps.profile, odps._storage, odps.table("orders")):
         outputs.thing(thing)
@@ -189,14 +189,14 @@ WRONG_SETTINGS = {
 }
 
 
-def check_errors_without_secret(collected: Told) -> None:
+def check_errors_without_secret(collected: Outputs) -> None:
     collected.check()
     assert collected.errors
 
 
 @pytest.mark.parametrize("settings", WRONG_SETTINGS)
 def test_no_secret_is_shown_for_wrong_settings(settings):
-    collected = Told()
+    collected = Outputs()
     wrong = WRONG_SETTINGS[settings]
     of_a_file = wrong.keys() & {"sts_token", "bearer_token", "app_id", "credential_process"}
     open_it = Profile.resolve if of_a_file else lambda **given: odps_nb.connect(**given).profile
@@ -205,7 +205,7 @@ def test_no_secret_is_shown_for_wrong_settings(settings):
 
 
 def test_no_secret_is_shown_for_wrong_values():
-    collected = Told()
+    collected = Outputs()
     for wrong in (
         lambda: odps_nb.AccessKey("", KEY),
         lambda: odps_nb.StsToken(5, key=KEY, token=TOKEN),
@@ -240,7 +240,7 @@ def test_no_secret_is_shown_for_wrong_profile_files(tmp_path, monkeypatch, text,
     path.chmod(mode)
     monkeypatch.setenv("ODPS_NB_PROFILES", str(path))
     monkeypatch.setenv("ODPS_ACCESS_KEY", SECRETS["app_key"])
-    collected = Told()
+    collected = Outputs()
     collected.attempt(lambda: odps_nb.connect("work").profile.keys)
     check_errors_without_secret(collected)
 

@@ -38,7 +38,7 @@ def frames_of(error: BaseException) -> Iterator[str]:
                     yield f"{place}:{line} {name} = {value!r}"
 
 
-class Told:
+class Outputs:
     """Collects all text that anyone could read, to be searched at the end."""
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-// Adds a cell with the code of an explorer (taking.js) below the cell that shows it; runs nothing.
+// Adds a cell with the code of an explorer (exports.js) below the cell that shows it; runs nothing.
 
 export function addCells(tracker, NotebookActions) {
   document.addEventListener("odps-nb-cell", (event) => {

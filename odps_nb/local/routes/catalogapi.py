@@ -20,7 +20,7 @@ from odps_nb.local import errors
 from odps_nb.local.rights import Right
 from odps_nb.local.routes.lists import page_of
 from odps_nb.local.routes.surface import Surface
-from odps_nb.local.routes.table import ALL, Asked, At
+from odps_nb.local.routes.table import ALL, At, RequestContext
 from odps_nb.local.service import Service
 from odps_nb.local.store.tables import TABLE_TYPES, Partition, StoredTable
 from odps_nb.schema import (
@@ -88,14 +88,14 @@ class CatalogRoutes:
         yield At(search, None, self._search, methods=["POST"], accepts=filters, is_list=True)
         yield At(["/{path:path}"], None, self._unknown, methods=ALL)
 
-    def _unknown(self, context: Asked) -> Response:
+    def _unknown(self, context: RequestContext) -> Response:
         raise errors.no_such(
             f"the embedded service has no {context.wire.method} {PREFIX}/{context.path['path']}"
         )
 
     # -- projects and schemas -----------------------------------------------------------------
 
-    def _visible(self, context: Asked) -> list[str]:
+    def _visible(self, context: RequestContext) -> list[str]:
         rights = self._service.rights
         return [
             name
@@ -103,10 +103,10 @@ class CatalogRoutes:
             if rights.allows(context.access_id, name, Right.QUERY)
         ]
 
-    def _projects(self, context: Asked) -> Response:
+    def _projects(self, context: RequestContext) -> Response:
         return _page("projects", self._visible(context), self._project_facts, context)
 
-    def _project(self, context: Asked) -> Response:
+    def _project(self, context: RequestContext) -> Response:
         _check_view(context)
         return JSONResponse(self._project_facts(context.path["project"]))
 
@@ -120,12 +120,12 @@ class CatalogRoutes:
             "schemaEnabled": self._catalog.has_schemas(name),
         }
 
-    def _schemas(self, context: Asked) -> Response:
+    def _schemas(self, context: RequestContext) -> Response:
         project = context.path["project"]
         names = list(self._catalog.schemas(project))
         return _page("schemas", names, lambda name: self._schema_facts(project, name), context)
 
-    def _schema(self, context: Asked) -> Response:
+    def _schema(self, context: RequestContext) -> Response:
         project, name = context.path["project"], context.path["schema"]
         if name not in self._catalog.schemas(project):
             raise errors.no_such_schema(name)
@@ -139,16 +139,16 @@ class CatalogRoutes:
 
     # -- tables -------------------------------------------------------------------------------
 
-    def _tables(self, context: Asked) -> Response:
+    def _tables(self, context: RequestContext) -> Response:
         _check_view(context)
         tables = self._catalog.tables(context.path["project"], context.path["schema"])
         return _page("tables", tables, _table_head, context)
 
-    def _named(self, context: Asked) -> StoredTable:
+    def _named(self, context: RequestContext) -> StoredTable:
         project, schema, table = (context.path[key] for key in ("project", "schema", "table"))
         return self._catalog.table(TableName(project=project, schema=schema, table=table))
 
-    def _table(self, context: Asked) -> Response:
+    def _table(self, context: RequestContext) -> Response:
         return JSONResponse(self._table_facts(self._named(context)))
 
     def _table_facts(self, table: StoredTable) -> dict[str, Any]:
@@ -173,7 +173,7 @@ class CatalogRoutes:
             facts["numCurrentStorageBytes"] = str(size)
         return facts
 
-    def _update(self, context: Asked) -> Response:
+    def _update(self, context: RequestContext) -> Response:
         """Set comments and lifecycle, append columns, and drop NOT NULL, as the body says."""
         table, body = self._named(context), parse_json_object(context.wire.body or b"", "table")
         if table.view is not None:
@@ -196,7 +196,7 @@ class CatalogRoutes:
         self._catalog.alter_table(table, comment=body.get("description"), lifecycle=lifecycle)
         return JSONResponse(self._table_facts(self._named(context)))
 
-    def _partitions(self, context: Asked) -> Response:
+    def _partitions(self, context: RequestContext) -> Response:
         _check_view(context)
         return _page(
             "partitions", self._catalog.partitions(self._named(context)), _partition, context
@@ -204,7 +204,7 @@ class CatalogRoutes:
 
     # -- search -------------------------------------------------------------------------------
 
-    def _search(self, context: Asked) -> Response:
+    def _search(self, context: RequestContext) -> Response:
         """Return the tables (``type=TABLE``) or schemas that satisfy all terms of the query."""
         terms = [term.strip() for term in context.params.get("query", "").split(",")]
         parsed = [re.fullmatch(r"(name|description):(.*)|(type|project)=(.+)", t) for t in terms]
@@ -235,7 +235,7 @@ class CatalogRoutes:
 
 
 def _page(
-    kind: str, items: Sequence[Any], facts: Callable[[Any], dict[str, Any]], context: Asked
+    kind: str, items: Sequence[Any], facts: Callable[[Any], dict[str, Any]], context: RequestContext
 ) -> Response:
     """Return the page that ``pageSize`` and ``pageToken`` select."""
     page = page_of(items, context, start="pageToken", most="pageSize", page=PAGE)
@@ -243,7 +243,7 @@ def _page(
     return JSONResponse(document | ({"nextPageToken": page.marker} if page.marker else {}))
 
 
-def _check_view(context: Asked) -> None:
+def _check_view(context: RequestContext) -> None:
     if (view := context.params.get("view", "BASIC")) != "BASIC":
         raise errors.invalid(f"the embedded service supports only the view BASIC, not {view!r}")
 

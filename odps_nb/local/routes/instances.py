@@ -13,7 +13,7 @@ from odps_nb.local.rights import Right
 from odps_nb.local.routes.csv_text import csv_text
 from odps_nb.local.routes.interactive import CONNECTION, COOKIE
 from odps_nb.local.routes.lists import page_range
-from odps_nb.local.routes.table import XML, Asked, At, To, page, reply
+from odps_nb.local.routes.table import XML, At, RequestContext, To, page, reply
 from odps_nb.local.service import Service
 from odps_nb.local.sql.ddl import Place
 from odps_nb.local.sql.instances import CANCELLED, FAILED, MCQA, RUNNING, SUCCESS, Instance
@@ -55,7 +55,7 @@ class InstanceRoutes:
         absent = frozenset({"cached", "instancedetail", "detail", "instancequota"})
         yield At(item_paths, Right.QUERY, self._absent, keys=absent)
 
-    def _listed(self, context: Asked) -> Response:
+    def _listed(self, context: RequestContext) -> Response:
         params = context.params
         since, _, until = params.get("daterange", "").partition(":")
         skip, most = page_range(context)
@@ -71,7 +71,7 @@ class InstanceRoutes:
         marker = str(skip + most) if len(instances) > most else ""
         return page("Instances", map(_listed_instance, instances[:most]), marker=marker, most=most)
 
-    def _progress(self, context: Asked) -> Response:
+    def _progress(self, context: RequestContext) -> Response:
         """Handle ``get_task_progress``. Reports one worker for each statement."""
         instance = self._service.instances.get(context.path["project"], context.path["instance"])
         over = int(instance.is_over)
@@ -87,7 +87,7 @@ class InstanceRoutes:
         body = DECLARATION + element("Progress", (element("Stage", members, ID="M1_job_0"),))
         return Response(body, media_type=XML)
 
-    def _summary(self, context: Asked) -> Response:
+    def _summary(self, context: RequestContext) -> Response:
         """Handle ``get_task_summary`` with the run time and the numbers of rows.
 
         JDBC's ``executeUpdate`` returns the sum of the first numbers of ``Outputs``.
@@ -101,15 +101,15 @@ class InstanceRoutes:
         finished = {"x-odps-task-finalized": "true" if job.is_over else "false"}
         return JSONResponse(document, headers=finished)
 
-    def _absent(self, context: Asked) -> Response:
+    def _absent(self, context: RequestContext) -> Response:
         self._service.instances.get(context.path["project"], context.path["instance"])
         return JSONResponse({})
 
-    def _source(self, context: Asked) -> Response:
+    def _source(self, context: RequestContext) -> Response:
         instance = self._service.instances.get(context.path["project"], context.path["instance"])
         return Response(instance.source or element("Job", ""), media_type=XML)
 
-    def _submit(self, call: control.SubmitSql, context: Asked) -> Response:
+    def _submit(self, call: control.SubmitSql, context: RequestContext) -> Response:
         self._service.catalog.project(call.project)
         settings = call.settings  # excluding SET statements in the SQL text
         schema = settings.get("odps.default.schema") or context.params.get("curr_schema")
@@ -146,14 +146,14 @@ class InstanceRoutes:
             headers[COOKIE] = instance.instance_id
         return Response(content, status_code=200 if result else 201, headers=headers)
 
-    def _cancel(self, call: control.CancelInstance, _context: Asked) -> Response:
+    def _cancel(self, call: control.CancelInstance, _context: RequestContext) -> Response:
         self._service.instances.cancel(call.project, call.instance_id)
         return Response(status_code=200)
 
     def _instance(
         self,
         call: control.GetInstance | control.GetTaskStatus | control.GetInstanceResult,
-        context: Asked,
+        context: RequestContext,
     ) -> Response:
         instances = self._service.instances
         if "instancestatus" in context.params:

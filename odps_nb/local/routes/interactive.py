@@ -15,7 +15,7 @@ from starlette.responses import Response
 
 from odps_nb.local import errors
 from odps_nb.local.rights import Right
-from odps_nb.local.routes.table import XML, Asked, At
+from odps_nb.local.routes.table import XML, At, RequestContext
 from odps_nb.local.service import Service
 from odps_nb.wire.xml_text import DECLARATION, element
 
@@ -41,12 +41,12 @@ class InteractiveRoutes:
             ["/mcqa/projects/{project}/sessions"], Right.QUERY, self._session, methods=["POST"]
         )
 
-    def _connection(self, context: Asked) -> dict[str, Any]:
+    def _connection(self, context: RequestContext) -> dict[str, Any]:
         quota = context.params.get("quota") or _DEFAULT
         connection = self._connected(context, context.params.get("project", ""), quota)
         return {"connInfo": connection, "quotaNickName": quota, "quotaType": _KIND}
 
-    def _quota(self, context: Asked) -> Response:
+    def _quota(self, context: RequestContext) -> Response:
         quota = context.path["quota"]
         connection = self._connected(context, context.params.get("project", ""), quota)
         names = {"Name": quota, "Nickname": quota, "ResourceSystemType": _KIND}
@@ -54,12 +54,12 @@ class InteractiveRoutes:
         body = DECLARATION + element("Quota", facts)
         return Response(body, media_type=XML, headers={CONNECTION: connection})
 
-    def _session(self, context: Asked) -> Response:
+    def _session(self, context: RequestContext) -> Response:
         quota = context.params.get("quota") or _DEFAULT
         connection = self._connected(context, context.path["project"], quota)
         return Response(headers={CONNECTION: connection})
 
-    def _connected(self, context: Asked, project: str, quota: str) -> str:
+    def _connected(self, context: RequestContext, project: str, quota: str) -> str:
         """Return a connection; a quota has no project, so the project is a parameter."""
         if not project:
             raise errors.invalid("the parameter project is missing")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from odps_nb.local import errors
-from odps_nb.local.routes.table import PAGE, Asked, At, To
+from odps_nb.local.routes.table import PAGE, At, RequestContext, To
 
 T = TypeVar("T")
 
@@ -17,7 +17,7 @@ _OF_ALL = frozenset({"curr_project", "curr_schema", "accountformat"})
 _OF_LISTS = frozenset({"expectmarker", "marker", "maxitems"})
 
 
-def check_params(row: At | To, context: Asked) -> None:
+def check_params(row: At | To, context: RequestContext) -> None:
     """Raise 404 for an unknown sub-resource, and 400 for a parameter that a list would ignore.
 
     A parameter without a value, such as ``?policy``, names a sub-resource. Without this check, a
@@ -47,7 +47,7 @@ class ListPage(Generic[T]):
 
 def page_of(
     items: Sequence[T],
-    context: Asked,
+    context: RequestContext,
     *,
     start: str = "marker",
     most: str = "maxitems",
@@ -60,13 +60,13 @@ def page_of(
 
 
 def page_range(
-    context: Asked, *, start: str = "marker", most: str = "maxitems", page: int = PAGE
+    context: RequestContext, *, start: str = "marker", most: str = "maxitems", page: int = PAGE
 ) -> tuple[int, int]:
     """Return the position of the first item, and the maximum number of items."""
     return number(context, start, 0), max(1, min(number(context, most, page), page))
 
 
-def number(context: Asked, key: str, default: int) -> int:
+def number(context: RequestContext, key: str, default: int) -> int:
     """Return a query parameter that is a number, or raise 400."""
     text = context.params.get(key, "")
     if text and not (text.isascii() and text.isdigit() and len(text) <= 18):

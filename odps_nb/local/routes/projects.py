@@ -9,7 +9,7 @@ from starlette.responses import Response
 from odps_nb.local import errors
 from odps_nb.local.rights import Right
 from odps_nb.local.routes.lists import page_of
-from odps_nb.local.routes.table import ALL, XML, Asked, At, To, listing, reply
+from odps_nb.local.routes.table import ALL, XML, At, RequestContext, To, listing, reply
 from odps_nb.local.service import Service
 from odps_nb.terms import TableName
 from odps_nb.wire import control
@@ -49,13 +49,13 @@ class ProjectRoutes:
         yield At([_SCHEMA], Right.QUERY, self._schema)
         yield At([_SCHEMA], Right.WRITE, self._drop_schema, methods=["DELETE"])
 
-    def _tenant(self, _call: control.GetTenant, _context: Asked) -> Response:
+    def _tenant(self, _call: control.GetTenant, _context: RequestContext) -> Response:
         has_schemas = "true" if self._service.settings.schemas else "false"
         parameters = {"odps.namespace.schema": has_schemas}
         info = control.TenantInfo(name="local", tenant_id="1", parameters=parameters)
         return reply(info.encode())
 
-    def _project(self, call: control.GetProject, context: Asked) -> Response:
+    def _project(self, call: control.GetProject, context: RequestContext) -> Response:
         owner, created = self._service.catalog.project(call.project)
         has_schemas = "true" if self._service.catalog.has_schemas(call.project) else "false"
         properties = PROPERTIES | {"odps.schema.model.enabled": has_schemas}
@@ -66,11 +66,11 @@ class ProjectRoutes:
         )
         return reply(info.encode_extended() if "extended" in context.params else info.encode())
 
-    def _tunnel(self, call: control.GetTunnelEndpoint, context: Asked) -> Response:
+    def _tunnel(self, call: control.GetTunnelEndpoint, context: RequestContext) -> Response:
         self._service.catalog.project(call.project)
         return reply(control.encode_tunnel_endpoint(context.base.partition("://")[2]))
 
-    def _projects(self, context: Asked) -> Response:
+    def _projects(self, context: RequestContext) -> Response:
         rights, catalog = self._service.rights, self._service.catalog
         shown = [
             name
@@ -81,13 +81,13 @@ class ProjectRoutes:
         page = page_of(shown, context)
         return listing("Projects", "Project", page.items, marker=page.marker, most=page.most)
 
-    def _host(self, context: Asked) -> Response:
+    def _host(self, context: RequestContext) -> Response:
         return Response(context.base, media_type="text/plain")
 
-    def _quotas(self, _context: Asked) -> Response:
+    def _quotas(self, _context: RequestContext) -> Response:
         return listing("Quotas", "Quota", ())  # the service does not limit by quotas
 
-    def _nothing(self, context: Asked) -> Response:
+    def _nothing(self, context: RequestContext) -> Response:
         project = context.path["project"]
         self._service.catalog.project(project)
         if schema := context.params.get("curr_schema"):
@@ -97,7 +97,7 @@ class ProjectRoutes:
 
     # -- schemas ------------------------------------------------------------------------------
 
-    def _schemas(self, context: Asked) -> Response:
+    def _schemas(self, context: RequestContext) -> Response:
         project, catalog = context.path["project"], self._service.catalog
         if not catalog.has_schemas(project):
             # pyodps then sends SHOW SCHEMAS; the text is that of its InternalServerErrors, which
@@ -109,7 +109,7 @@ class ProjectRoutes:
         page = page_of(shown, context)
         return listing("Schemas", "Schema", page.items, marker=page.marker, most=page.most)
 
-    def _add_schema(self, context: Asked) -> Response:
+    def _add_schema(self, context: RequestContext) -> Response:
         root = parse_xml(context.wire.body or b"", "schema")
         name, comment = child_text(root, "Name"), child_text(root, "Comment")
         valid = TableName(project=name, table=name).project  # an invalid name raises 400
@@ -125,11 +125,11 @@ class ProjectRoutes:
         if name not in self._service.catalog.schemas(project):
             raise errors.no_such_schema(name)
 
-    def _drop_schema(self, context: Asked) -> Response:
+    def _drop_schema(self, context: RequestContext) -> Response:
         self._service.catalog.drop_schema(context.path["project"], context.path["schema"])
         return Response(status_code=204)
 
-    def _schema(self, context: Asked) -> Response:
+    def _schema(self, context: RequestContext) -> Response:
         project, name = context.path["project"], context.path["schema"]
         self._check_schema(project, name)
         schema, owner = self._service.catalog.schemas(project)[name], self._service.owner
@@ -147,7 +147,7 @@ class ProjectRoutes:
         return Response(body, headers=info.encode()[1], media_type=XML)
 
 
-def _matches(context: Asked, name: str, owner: str) -> bool:
+def _matches(context: RequestContext, name: str, owner: str) -> bool:
     """Return whether an object satisfies the filters ``name`` (a prefix) and ``owner``."""
     prefix, owner_filter = context.params.get("name", ""), context.params.get("owner") or owner
     return name.casefold().startswith(prefix.casefold()) and owner_filter == owner

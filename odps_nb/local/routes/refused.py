@@ -6,7 +6,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from odps_nb.local.routes.surface import Handler
-from odps_nb.local.routes.table import Asked
+from odps_nb.local.routes.table import RequestContext
 from odps_nb.local.service import Service
 from odps_nb.local.transfer_services import NO_PATH, refusal
 
@@ -18,7 +18,7 @@ def refusing(service: Service, name: str) -> Handler | None:
         return None
     form = settings.forms.refusal
 
-    async def refuse(_request: Request, context: Asked) -> Response:
+    async def refuse(_request: Request, context: RequestContext) -> Response:
         if form == "no-path":
             return Response(NO_PATH, status_code=404, media_type="text/html")
         raise refusal(name, form, context.params.get("quotaName", "default"))

@@ -13,7 +13,7 @@ from starlette.responses import Response
 from odps_nb.local import errors
 from odps_nb.local.rights import Right
 from odps_nb.local.routes.lists import number, page_range
-from odps_nb.local.routes.table import XML, Asked, At, StreamAnswer, page
+from odps_nb.local.routes.table import XML, At, RequestContext, StreamAnswer, page
 from odps_nb.local.service import Service
 from odps_nb.local.store.catalog import DEFAULT_SCHEMA
 from odps_nb.local.store.resources import CHUNK, Named, RegisteredFunction, Resource
@@ -60,7 +60,7 @@ class ResourceRoutes:
         yield At(item_paths, Right.QUERY, self._function)
         yield At(item_paths, Right.WRITE, self._delete_function, methods=["DELETE"])
 
-    def _named(self, context: Asked, name: str = "") -> Named:
+    def _named(self, context: RequestContext, name: str = "") -> Named:
         schema = context.params.get("curr_schema")
         return self._store.named(
             context.path["project"], schema, name or context.path.get("name", "")
@@ -68,7 +68,7 @@ class ResourceRoutes:
 
     # -- resources ----------------------------------------------------------------------------
 
-    def _listed(self, context: Asked) -> Response:
+    def _listed(self, context: RequestContext) -> Response:
         skip, most = page_range(context)
         resources = self._store.listed(
             self._named(context),
@@ -80,7 +80,7 @@ class ResourceRoutes:
         marker = str(skip + most) if len(resources) > most else ""
         return page("Resources", map(_listed_resource, resources[:most]), marker=marker, most=most)
 
-    def _put(self, context: Asked) -> Response:
+    def _put(self, context: RequestContext) -> Response:
         """Create (POST) or replace (PUT) a resource, or merge its parts."""
         is_new, params = context.wire.method == "POST", context.params
         resource = self._given(context, is_part=params.get("rIsPart") == "true")
@@ -99,7 +99,7 @@ class ResourceRoutes:
         location = f"{context.base}/api{context.wire.path.removeprefix('/api')}/{resource.name}"
         return Response(status_code=201, headers={"Location": location})
 
-    def _given(self, context: Asked, *, is_part: bool) -> Resource:
+    def _given(self, context: RequestContext, *, is_part: bool) -> Resource:
         """Return the resource that the headers describe."""
         named = self._named(
             context, context.path.get("name") or _header(context, "x-odps-resource-name")
@@ -132,10 +132,10 @@ class ResourceRoutes:
             modified=0.0,
         )
 
-    def _meta(self, context: Asked) -> Response:
+    def _meta(self, context: RequestContext) -> Response:
         return Response(headers=_facts(self._store.get(self._named(context))))
 
-    def _content(self, context: Asked) -> StreamAnswer:
+    def _content(self, context: RequestContext) -> StreamAnswer:
         """Return the bytes ``[rOffset, rOffset + rSize)``, and whether more follow."""
         resource, file = self._store.open(self._named(context))
         start = number(context, "rOffset", 0)
@@ -145,17 +145,17 @@ class ResourceRoutes:
             chunks=_chunks(file, start, end), media_type=BYTES, headers=_facts(resource) | more
         )
 
-    def _set_owner(self, context: Asked) -> Response:
+    def _set_owner(self, context: RequestContext) -> Response:
         self._store.set_owner(self._named(context), _header(context, "x-odps-owner"))
         return Response()
 
-    def _delete(self, context: Asked) -> Response:
+    def _delete(self, context: RequestContext) -> Response:
         self._store.delete(self._named(context))
         return Response(status_code=204)
 
     # -- functions ----------------------------------------------------------------------------
 
-    def _functions(self, context: Asked) -> Response:
+    def _functions(self, context: RequestContext) -> Response:
         skip, most = page_range(context)
         functions = self._store.functions(
             self._named(context),
@@ -167,7 +167,7 @@ class ResourceRoutes:
         marker = str(skip + most) if len(functions) > most else ""
         return page("Functions", map(_function, functions[:most]), marker=marker, most=most)
 
-    def _put_function(self, context: Asked) -> Response:
+    def _put_function(self, context: RequestContext) -> Response:
         root = parse_xml(context.wire.body or b"", "function")
         fields = {name: child_text(root, name) for name in _FIELDS}
         named = self._named(context, child_text(root, "Alias"))
@@ -184,15 +184,15 @@ class ResourceRoutes:
         self._store.put_function(function, is_new=is_new)
         return Response(status_code=201 if is_new else 200)
 
-    def _function(self, context: Asked) -> Response:
+    def _function(self, context: RequestContext) -> Response:
         body = DECLARATION + _function(self._store.function(self._named(context)))
         return Response(body, media_type=XML)
 
-    def _set_function_owner(self, context: Asked) -> Response:
+    def _set_function_owner(self, context: RequestContext) -> Response:
         self._store.set_function_owner(self._named(context), _header(context, "x-odps-owner"))
         return Response()
 
-    def _delete_function(self, context: Asked) -> Response:
+    def _delete_function(self, context: RequestContext) -> Response:
         self._store.delete_function(self._named(context))
         return Response(status_code=204)
 
@@ -251,5 +251,5 @@ def _chunks(file: BinaryIO, start: int, end: int) -> Generator[bytes, None, None
             yield file.read(min(CHUNK, rest))
 
 
-def _header(context: Asked, name: str) -> str:
+def _header(context: RequestContext, name: str) -> str:
     return find_header(context.wire.headers, name) or ""

@@ -17,7 +17,7 @@ from starlette.responses import Response
 from odps_nb.local import errors
 from odps_nb.local.rights import Right
 from odps_nb.local.routes.lists import page_of
-from odps_nb.local.routes.table import ALL, XML, Asked, At, listing, page
+from odps_nb.local.routes.table import ALL, XML, At, RequestContext, listing, page
 from odps_nb.local.service import Service
 from odps_nb.wire.xml_text import DECLARATION, child_text, element, parse_xml
 
@@ -52,11 +52,11 @@ class SecurityRoutes:
         yield At(user, Right.QUERY, self._roles, keys=frozenset({"roles"}), accepts="type")
         yield At(user, Right.QUERY, self._user, accepts="type")
 
-    def _token(self, context: Asked) -> Response:
+    def _token(self, context: RequestContext) -> Response:
         # clients use this token in links to web pages, which this service does not provide
         return _result(base64.b64encode(context.path["project"].encode()).decode())
 
-    def _statement(self, context: Asked) -> Response:
+    def _statement(self, context: RequestContext) -> Response:
         """Handle a security statement: WHOAMI or SHOW GRANTS [FOR [USER] key]."""
         query = child_text(parse_xml(context.wire.body or b"", "security statement"), "Query")
         words = query.strip(" ;\n\t").split()
@@ -73,7 +73,7 @@ class SecurityRoutes:
             "credentials file, and answers only WHOAMI and SHOW GRANTS"
         )
 
-    def _grants(self, context: Asked, user: str) -> Response:
+    def _grants(self, context: RequestContext, user: str) -> Response:
         """Return grants as the service does: an empty ``Effect`` allows (see the MCP server)."""
         self._require_user(context, user)
         project = context.path["project"]
@@ -90,7 +90,7 @@ class SecurityRoutes:
     def _rights(self, user: str, project: str) -> list[Right]:
         return [right for right in Right if self._service.rights.allows(user, project, right)]
 
-    def _check(self, context: Asked) -> Response:
+    def _check(self, context: RequestContext) -> Response:
         """Handle ``checkPermission``: whether the key may do all of the listed actions."""
         try:
             items = [
@@ -119,25 +119,25 @@ class SecurityRoutes:
 
     # -- users and roles ----------------------------------------------------------------------
 
-    def _names(self, context: Asked) -> list[str]:
+    def _names(self, context: RequestContext) -> list[str]:
         project = context.path["project"]
         self._service.catalog.project(project)
         return [name for name in self._service.keys if self._rights(name, project)]
 
-    def _require_user(self, context: Asked, name: str) -> None:
+    def _require_user(self, context: RequestContext, name: str) -> None:
         if name not in self._names(context):
             raise errors.no_such(f"the project has no user {name[:80]!r}")
 
-    def _users(self, context: Asked) -> Response:
+    def _users(self, context: RequestContext) -> Response:
         users = page_of(self._names(context), context)
         items = [_user(name) for name in users.items]
         return page("Users", items, marker=users.marker, most=users.most)
 
-    def _user(self, context: Asked) -> Response:
+    def _user(self, context: RequestContext) -> Response:
         self._require_user(context, context.path["user"])
         return Response(DECLARATION + _user(context.path["user"]), media_type=XML)
 
-    def _roles(self, context: Asked) -> Response:
+    def _roles(self, context: RequestContext) -> Response:
         if "user" in context.path:
             self._require_user(context, context.path["user"])
         self._service.catalog.project(context.path["project"])

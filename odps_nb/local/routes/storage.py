@@ -20,7 +20,7 @@ from odps_nb.local.routes import asgi_io as edge
 from odps_nb.local.routes.asgi_io import blob_coding, identify, row_codings
 from odps_nb.local.routes.refused import refusing
 from odps_nb.local.routes.surface import Surface
-from odps_nb.local.routes.table import ALL, Asked, StreamAnswer, To
+from odps_nb.local.routes.table import ALL, RequestContext, StreamAnswer, To
 from odps_nb.local.service import Service
 from odps_nb.local.sql.instances import limited_result
 from odps_nb.local.store.blob_bodies import encoded
@@ -43,7 +43,7 @@ def storage_routes(service: Service) -> Iterator[Route]:
     surface = Surface(service, xml=False)
     rows = {row.kind: row for row in StorageActions(service).rows()}
 
-    async def answer(request: Request, context: Asked) -> Response:
+    async def answer(request: Request, context: RequestContext) -> Response:
         if context.path["version"] not in _VERSIONS:
             raise errors.no_such(
                 f"there is no Storage API version {context.path['version']!r}; use v2 or v3"
@@ -90,10 +90,10 @@ class StorageActions:
 
     # -- reading ------------------------------------------------------------------------------
 
-    def _create_read(self, request: calls.CreateReadSession, _context: Asked) -> object:
+    def _create_read(self, request: calls.CreateReadSession, _context: RequestContext) -> object:
         return self.read_answer(self._reads.create(request))
 
-    def _get_read(self, request: calls.GetReadSession, _context: Asked) -> object:
+    def _get_read(self, request: calls.GetReadSession, _context: RequestContext) -> object:
         session = self._reads.get(request.table, request.session_id, refresh=request.refresh)
         return self.read_answer(session)
 
@@ -115,7 +115,7 @@ class StorageActions:
             route_token=self._route,
         )
 
-    def read_rows(self, request: calls.ReadRows, context: Asked) -> StreamAnswer:
+    def read_rows(self, request: calls.ReadRows, context: RequestContext) -> StreamAnswer:
         """Return the Arrow stream of one split."""
         session = self._reads.get(request.table, request.session_id)
         check_batch(request)
@@ -133,7 +133,7 @@ class StorageActions:
             cut = in_nanoseconds(cut, self._service.settings.forms.nanosecond_status)
         return self._rows(schema, cut, session.schema, context, request.compression)
 
-    def _preview(self, request: calls.Preview, context: Asked) -> StreamAnswer:
+    def _preview(self, request: calls.Preview, context: RequestContext) -> StreamAnswer:
         schema, batches = self._reads.preview(request)
         table = self._service.catalog.stored_table(request.table)
         cut = rebatch(batches, max_rows=4096)
@@ -144,7 +144,7 @@ class StorageActions:
         schema: pa.Schema,
         batches: Iterator[pa.RecordBatch],
         columns: TableSchema,
-        context: Asked,
+        context: RequestContext,
         coding: Compression,
     ) -> StreamAnswer:
         schema, batches = formed(schema, batches, list(columns), self._service.settings.forms)
@@ -160,13 +160,13 @@ class StorageActions:
 
     # -- writing ------------------------------------------------------------------------------
 
-    def _create_write(self, request: calls.CreateWriteSession, _context: Asked) -> object:
+    def _create_write(self, request: calls.CreateWriteSession, _context: RequestContext) -> object:
         session = self._writes.create(
             request.table, request.partition, overwrite=request.overwrite, mode=request.write_mode
         )
         return calls.WriteSessionAnswer(session_id=session.session_id, route_token=self._route)
 
-    def _get_write(self, request: calls.GetWriteSession, _context: Asked) -> object:
+    def _get_write(self, request: calls.GetWriteSession, _context: RequestContext) -> object:
         session = self._writes.get(request.table, request.session_id)
         streams = {s.stream_id: s.version for s in self._writes.streams.closed(session)}
         return calls.WriteSessionStateAnswer(
@@ -176,21 +176,21 @@ class StorageActions:
             route_token=self._route,
         )
 
-    def _commit(self, request: calls.CommitWriteSession, _context: Asked) -> object:
+    def _commit(self, request: calls.CommitWriteSession, _context: RequestContext) -> object:
         self._writes.commit(
             self._writes.get(request.table, request.session_id), request.streams or None
         )
         return calls.EmptyAnswer()
 
-    def _abort(self, request: calls.AbortWriteSession, _context: Asked) -> object:
+    def _abort(self, request: calls.AbortWriteSession, _context: RequestContext) -> object:
         self._writes.abort(self._writes.get(request.table, request.session_id))
         return calls.EmptyAnswer()
 
-    def _write_schema(self, request: calls.GetWriteSchema, _context: Asked) -> object:
+    def _write_schema(self, request: calls.GetWriteSchema, _context: RequestContext) -> object:
         session = self._writes.get(request.table, request.session_id)
         return calls.WriteSchemaAnswer(schema=_write_schema(session))
 
-    def _create_stream(self, request: calls.CreateWriteStream, _context: Asked) -> object:
+    def _create_stream(self, request: calls.CreateWriteStream, _context: RequestContext) -> object:
         session = self._writes.get(request.table, request.session_id)
         stream = self._writes.open_stream(
             session,
@@ -200,7 +200,7 @@ class StorageActions:
         )
         return self._stream_answer(session, stream)
 
-    def _get_stream(self, request: calls.GetWriteStream, _context: Asked) -> object:
+    def _get_stream(self, request: calls.GetWriteStream, _context: RequestContext) -> object:
         session = self._writes.get(request.table, request.session_id)
         look = self._writes.renewed_stream if request.exactly_once else self._writes.streams.stream
         stream = look(session, request.stream_id, request.stream_version)
@@ -223,12 +223,12 @@ class StorageActions:
             route_token=self._route,
         )
 
-    def _close_stream(self, request: calls.CloseWriteStream, _context: Asked) -> object:
+    def _close_stream(self, request: calls.CloseWriteStream, _context: RequestContext) -> object:
         session = self._writes.get(request.table, request.session_id)
         self._writes.close_stream(session, request.stream_id, request.stream_version)
         return calls.EmptyAnswer()
 
-    def _write_rows(self, request: calls.WriteRows, context: Asked) -> object:
+    def _write_rows(self, request: calls.WriteRows, context: RequestContext) -> object:
         session = self._writes.get(request.table, request.session_id)
         stream = self._writes.streams.stream(session, request.stream_id, request.stream_version)
         stream, staging_id = self._writes.write(
@@ -246,7 +246,7 @@ class StorageActions:
 
     # -- blobs --------------------------------------------------------------------------------
 
-    def _write_blob(self, request: calls.WriteBlob, context: Asked) -> object:
+    def _write_blob(self, request: calls.WriteBlob, context: RequestContext) -> object:
         session = self._blob_target(request)
         if request.column_id not in _write_schema(session).blob_ids.values():
             raise errors.invalid(f"the table has no BLOB column with the id {request.column_id}")
@@ -257,7 +257,7 @@ class StorageActions:
         )
         return calls.WriteBlobAnswer(references=(blob.reference,), size=blob.size, md5=blob.md5)
 
-    def _write_blobs(self, request: calls.WriteBlobBatch, context: Asked) -> object:
+    def _write_blobs(self, request: calls.WriteBlobBatch, context: RequestContext) -> object:
         session = self._blob_target(request)
         blobs = self._service.blobs.store_batch(
             context.upload,
@@ -278,7 +278,7 @@ class StorageActions:
             raise errors.invalid_state(f"the session {session.session_id!r} is no longer open")
         return session
 
-    def _read_blobs(self, request: calls.ReadBlobs, context: Asked) -> StreamAnswer:
+    def _read_blobs(self, request: calls.ReadBlobs, context: RequestContext) -> StreamAnswer:
         references: tuple[BlobReference, ...] = request.references
         blobs = self._service.blobs.find(references)
         for project in sorted({blob.project for blob in blobs}):
@@ -295,7 +295,9 @@ class StorageActions:
 
     # -- results of SQL -----------------------------------------------------------------------
 
-    def _create_instance(self, request: calls.CreateInstanceReadSession, context: Asked) -> object:
+    def _create_instance(
+        self, request: calls.CreateInstanceReadSession, context: RequestContext
+    ) -> object:
         instances, limited = self._service.instances, request.enable_limit
         if not limited:
             self._service.rights.require(context.access_id, request.project, Right.READ)
@@ -303,7 +305,9 @@ class StorageActions:
         download = instances.open_download(result.instance_id, limited=limited)
         return self._instance_answer(download, limited_result(result) if limited else result)
 
-    def _get_instance(self, request: calls.GetInstanceReadSession, _context: Asked) -> object:
+    def _get_instance(
+        self, request: calls.GetInstanceReadSession, _context: RequestContext
+    ) -> object:
         result = self._service.instances.downloaded(
             request.session_id, request.project, request.instance_id
         )
@@ -317,7 +321,7 @@ class StorageActions:
             owner=result.owner,
         )
 
-    def _read_instance(self, request: calls.ReadInstance, context: Asked) -> StreamAnswer:
+    def _read_instance(self, request: calls.ReadInstance, context: RequestContext) -> StreamAnswer:
         instances, project, instance = self._service.instances, request.project, request.instance_id
         if request.session_id is not None:
             result = instances.downloaded(request.session_id, project, instance)

@@ -21,7 +21,7 @@ from odps_nb.local.routes import asgi_io as edge
 from odps_nb.local.routes.refused import refusing
 from odps_nb.local.routes.storage import StorageActions
 from odps_nb.local.routes.surface import Surface
-from odps_nb.local.routes.table import ALL, Asked, StreamAnswer, To
+from odps_nb.local.routes.table import ALL, RequestContext, StreamAnswer, To
 from odps_nb.local.service import Service
 from odps_nb.local.writing.ingest import read_body
 from odps_nb.local.writing.streams import StoredWriteSession
@@ -42,7 +42,7 @@ def storage_v1_routes(service: Service) -> Iterator[Route]:
     surface = Surface(service, xml=False)
     rows = {row.kind: row for row in V1Actions(service).rows()}
 
-    async def answer(request: Request, context: Asked) -> Response:
+    async def answer(request: Request, context: RequestContext) -> Response:
         path = context.wire.path
         upload = path.endswith("/data") and "/sessions/" in path
         if not upload:
@@ -73,15 +73,15 @@ class V1Actions:
 
     # -- reading ------------------------------------------------------------------------------
 
-    def _create_read(self, request: calls.CreateReadSession, _context: Asked) -> Response:
+    def _create_read(self, request: calls.CreateReadSession, _context: RequestContext) -> Response:
         answer = self._newer.read_answer(self._reads.create(request))
         return _json(v1.encode_read_answer(answer), status=201)
 
-    def _get_read(self, request: calls.GetReadSession, _context: Asked) -> Response:
+    def _get_read(self, request: calls.GetReadSession, _context: RequestContext) -> Response:
         session = self._reads.get(request.table, request.session_id, refresh=request.refresh)
         return _json(v1.encode_read_answer(self._newer.read_answer(session)))
 
-    def _read_rows(self, request: calls.ReadRows, context: Asked) -> StreamAnswer:
+    def _read_rows(self, request: calls.ReadRows, context: RequestContext) -> StreamAnswer:
         count = self._reads.get(request.table, request.session_id).record_count
         split = request.split
         if isinstance(split, RowRangeSplit) and count is not None and split.offset >= count:
@@ -91,16 +91,20 @@ class V1Actions:
 
     # -- writing ------------------------------------------------------------------------------
 
-    def _create_write(self, request: calls.CreateWriteSession, _context: Asked) -> Response:
+    def _create_write(
+        self, request: calls.CreateWriteSession, _context: RequestContext
+    ) -> Response:
         session = self._writes.create(
             request.table, request.partition, overwrite=request.overwrite, mode=request.write_mode
         )
         return _state(session, status=201)
 
-    def _get_write(self, request: calls.GetWriteSession, _context: Asked) -> Response:
+    def _get_write(self, request: calls.GetWriteSession, _context: RequestContext) -> Response:
         return _state(self._writes.get(request.table, request.session_id))
 
-    def _write_block(self, request: v1.WriteBlock, context: Asked) -> calls.WriteRowsAnswer:
+    def _write_block(
+        self, request: v1.WriteBlock, context: RequestContext
+    ) -> calls.WriteRowsAnswer:
         if request.block_number >= MAX_BLOCKS:
             raise errors.invalid(
                 f"block_number is {request.block_number}; it must be less than {MAX_BLOCKS}"
@@ -110,7 +114,7 @@ class V1Actions:
         version = self._writes.write_whole(session, name, read_body(context.upload))
         return calls.WriteRowsAnswer(commit_message=_message(session, name, version))
 
-    def _commit(self, request: v1.CommitBlocks, _context: Asked) -> Response:
+    def _commit(self, request: v1.CommitBlocks, _context: RequestContext) -> Response:
         if not 0 <= (request.wait_seconds or 0) <= MAX_WAIT:
             raise errors.invalid(
                 f"WaitFlyingWritersTimeoutSeconds is {request.wait_seconds}; it must be 0 to"

@@ -20,7 +20,7 @@ from odps_nb.local.rights import Right
 from odps_nb.local.routes import asgi_io as edge
 from odps_nb.local.routes.body_writer import Some, take_some
 from odps_nb.local.routes.lists import check_params
-from odps_nb.local.routes.table import Asked, At, StreamAnswer, To
+from odps_nb.local.routes.table import At, RequestContext, StreamAnswer, To
 from odps_nb.local.service import Service
 from odps_nb.wire.calls import (
     REQUEST_ID,
@@ -33,7 +33,7 @@ from odps_nb.wire.signing import verify
 
 log = logging.getLogger("odps_nb.local")
 
-Handler = Callable[[Request, Asked], Awaitable[Response]]
+Handler = Callable[[Request, RequestContext], Awaitable[Response]]
 
 
 class Surface:
@@ -69,7 +69,7 @@ class Surface:
             try:
                 wire = _wire(request)
                 access_id = _who(self._service, request, wire)
-                context = Asked(
+                context = RequestContext(
                     wire=_without_schema(self._service, wire),
                     access_id=access_id,
                     base=f"{request.url.scheme}://{request.url.netloc}",
@@ -90,7 +90,9 @@ class Surface:
 
         return endpoint
 
-    async def _allow(self, context: Asked, right: Right | None, named: Mapping[str, Any]) -> None:
+    async def _allow(
+        self, context: RequestContext, right: Right | None, named: Mapping[str, Any]
+    ) -> None:
         """Check that the key has ``right`` in the project and owns the instance (if named)."""
         service = self._service
         if not service.rights.limits(context.access_id):
@@ -107,7 +109,12 @@ class Surface:
             )
 
     async def _answered(
-        self, request: Request, context: Asked, work: Callable[[Asked], Any], *, upload: bool
+        self,
+        request: Request,
+        context: RequestContext,
+        work: Callable[[RequestContext], Any],
+        *,
+        upload: bool,
     ) -> Response:
         """Read the body, call the handler in a worker thread, and return the response."""
         service, pool = self._service, self._service.workers
@@ -139,7 +146,7 @@ class Surface:
         return Response(content, headers=headers, media_type="application/json")
 
     async def answer_value(
-        self, request: Request, context: Asked, call: Any, row: To, *, upload: bool = False
+        self, request: Request, context: RequestContext, call: Any, row: To, *, upload: bool = False
     ) -> Response:
         """Check the rights for a decoded request and call the handler of its route table row."""
         table = getattr(call, "table", None)
@@ -151,7 +158,7 @@ class Surface:
         )
 
     def _handler(self, row: At) -> Handler:
-        async def handle(request: Request, context: Asked) -> Response:
+        async def handle(request: Request, context: RequestContext) -> Response:
             if self._strict:
                 check_params(row, context)
             await self._allow(context, row.right, context.path)
@@ -180,7 +187,9 @@ def error_document(status: int, code: str, message: str, request_id: str, *, xml
     return Response(content, status_code=status, media_type=media)
 
 
-def _begun(work: Callable[[Asked], Any], context: Asked) -> tuple[Any, Some | None]:
+def _begun(
+    work: Callable[[RequestContext], Any], context: RequestContext
+) -> tuple[Any, Some | None]:
     """Call a handler; return its result and, if that is a stream, the stream's first chunks."""
     answer = work(context)
     return answer, take_some(answer.chunks) if isinstance(answer, StreamAnswer) else None

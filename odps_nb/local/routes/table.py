@@ -17,7 +17,7 @@ ALL = ("GET", "POST", "PUT", "DELETE", "HEAD")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class RequestContext:
     """An authenticated request; ``base``: scheme and host; ``upload``: file with the body.
 
     ``is_mcqa``: the path is below ``/mcqa`` (`routes.interactive`).
@@ -56,7 +56,7 @@ class At:
 
     paths: Sequence[str]
     right: Right | None
-    answer: Callable[[Asked], Response | StreamAnswer | dict[str, Any]]
+    answer: Callable[[RequestContext], Response | StreamAnswer | dict[str, Any]]
     methods: Sequence[str] = ("GET",)
     keys: frozenset[str] = frozenset()
     upload: bool = False
@@ -70,7 +70,7 @@ class To:
 
     kind: type
     right: Right | None
-    answer: Callable[[Any, Asked], Any]
+    answer: Callable[[Any, RequestContext], Any]
     accepts: str = ""
     is_list: bool = False
 

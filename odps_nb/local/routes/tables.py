@@ -12,7 +12,7 @@ from odps_nb.local import errors
 from odps_nb.local.rights import Right
 from odps_nb.local.routes.csv_text import csv_text
 from odps_nb.local.routes.lists import page_of
-from odps_nb.local.routes.table import XML, Asked, At, To, listing, reply
+from odps_nb.local.routes.table import XML, At, RequestContext, To, listing, reply
 from odps_nb.local.service import Service
 from odps_nb.local.store.tables import MATERIALIZED, TABLE_TYPES, VIEW, Partition, StoredTable
 from odps_nb.terms import TableName
@@ -45,7 +45,7 @@ class TableRoutes:
         several, keys = ["/projects/{project}/tables"], frozenset({"query"})
         yield At(several, Right.QUERY, self._several, methods=["POST"], keys=keys)
 
-    def _tables(self, call: control.ListTables, context: Asked) -> Response:
+    def _tables(self, call: control.ListTables, context: RequestContext) -> Response:
         owner, kind = context.params.get("owner"), context.params.get("type")
         if kind and kind not in _KNOWN_TYPES:
             raise errors.invalid(f"{kind!r} is not a table type: {', '.join(_KNOWN_TYPES)}")
@@ -64,11 +64,11 @@ class TableRoutes:
         )
         return reply(page.encode(shown.most))
 
-    def _table(self, call: control.GetTable, _context: Asked) -> Response:
+    def _table(self, call: control.GetTable, _context: RequestContext) -> Response:
         info = self._info(call.table)
         return reply(info.encode_extended() if call.extended else info.encode())
 
-    def _several(self, context: Asked) -> Response:
+    def _several(self, context: RequestContext) -> Response:
         """Return the tables that a body names, or raise for the first that is missing."""
         items = parse_xml(context.wire.body or b"", "list of tables").findall("Table")
         if len(items) > MOST_NAMES:
@@ -110,7 +110,7 @@ class TableRoutes:
             primary_key=table.key_columns,
         )
 
-    def _partitions(self, call: control.ListPartitions, context: Asked) -> Response:
+    def _partitions(self, call: control.ListPartitions, context: RequestContext) -> Response:
         if context.params.get("name"):
             raise errors.invalid("the parameter 'name' of a list of partitions must be empty")
         table = self._service.catalog.table(call.table)
@@ -129,7 +129,7 @@ class TableRoutes:
         )
         return reply(page.encode(shown.most))
 
-    def _partition(self, call: control.GetPartition, context: Asked) -> Response:
+    def _partition(self, call: control.GetPartition, context: RequestContext) -> Response:
         table = self._service.catalog.table(call.table)
         partition = self._service.catalog.partition(table, call.partition)
         info = control.PartitionInfo(
@@ -140,7 +140,7 @@ class TableRoutes:
         )
         return reply(info.encode_extended() if "extended" in context.params else info.encode())
 
-    def _head(self, context: Asked) -> Response:
+    def _head(self, context: RequestContext) -> Response:
         """Handle ``table.head``: return the first rows as CSV."""
         params = context.params
         schema = params.get("schema_name") or params.get("curr_schema") or None

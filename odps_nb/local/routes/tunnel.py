@@ -23,7 +23,7 @@ from odps_nb.local.reading.row_stream import encode_stream, rebatch
 from odps_nb.local.rights import Right
 from odps_nb.local.routes.refused import refusing
 from odps_nb.local.routes.surface import Surface
-from odps_nb.local.routes.table import ALL, Asked, At, StreamAnswer
+from odps_nb.local.routes.table import ALL, At, RequestContext, StreamAnswer
 from odps_nb.local.routes.tunnel_arrow import encode_arrow, preview_rows, wire_batches
 from odps_nb.local.routes.tunnel_bodies import (
     TABLES,
@@ -86,7 +86,7 @@ class Tunnel:
 
     # -- downloads ----------------------------------------------------------------------------
 
-    def _open_download(self, context: Asked) -> dict[str, Any]:
+    def _open_download(self, context: RequestContext) -> dict[str, Any]:
         name = table_of(context)
         table = self._service.catalog.stored_table(name)
         spec = whole_spec(table, context)
@@ -100,14 +100,14 @@ class Tunnel:
         )
         return self._download_state(context, session.session_id)
 
-    def _download_state(self, context: Asked, session_id: str) -> dict[str, Any]:
+    def _download_state(self, context: RequestContext, session_id: str) -> dict[str, Any]:
         name = table_of(context)
         session, table = self._reads.get(name, session_id), self._service.catalog.stored_table(name)
         parts = table.schema.partition_columns  # clients append these values to the rows
         schema = replace(session.schema, partition_columns=parts)
         return _download_json(context, session_id, session.record_count, schema)
 
-    def _download(self, context: Asked) -> StreamAnswer | dict[str, Any]:
+    def _download(self, context: RequestContext) -> StreamAnswer | dict[str, Any]:
         name, params = table_of(context), context.params
         if "data" not in params:
             return self._download_state(context, params["downloadid"])
@@ -119,7 +119,7 @@ class Tunnel:
         )
         return _stream(columns, batches, params)
 
-    def _preview(self, context: Asked) -> StreamAnswer:
+    def _preview(self, context: RequestContext) -> StreamAnswer:
         params = context.params
         limit = params.get("limit", "")
         name = table_of(context)
@@ -138,7 +138,7 @@ class Tunnel:
 
     # -- uploads ------------------------------------------------------------------------------
 
-    def _open_upload(self, context: Asked) -> dict[str, Any]:
+    def _open_upload(self, context: RequestContext) -> dict[str, Any]:
         name, params = table_of(context), context.params
         table = self._service.catalog.stored_table(name)
         spec = table.spec(decode_partition(params.get("partition", "")))
@@ -150,14 +150,14 @@ class Tunnel:
         session = self._writes.create(name, spec, overwrite=overwrite, mode=WriteMode.BATCH)
         return self._upload_state(session)
 
-    def _commit(self, context: Asked) -> dict[str, Any]:
+    def _commit(self, context: RequestContext) -> dict[str, Any]:
         self._writes.commit(self._session(context))
         return self._upload(context)
 
-    def _upload(self, context: Asked) -> dict[str, Any]:
+    def _upload(self, context: RequestContext) -> dict[str, Any]:
         return self._upload_state(self._session(context))
 
-    def _session(self, context: Asked) -> StoredWriteSession:
+    def _session(self, context: RequestContext) -> StoredWriteSession:
         return self._writes.get(table_of(context), context.params["uploadid"])
 
     def _upload_state(self, session: StoredWriteSession) -> dict[str, Any]:
@@ -170,7 +170,7 @@ class Tunnel:
             "MaxFieldSize": 8 * 1024 * 1024,
         }
 
-    def _block(self, context: Asked) -> dict[str, Any]:
+    def _block(self, context: RequestContext) -> dict[str, Any]:
         session, block = self._session(context), context.params.get("blockid", "")
         if not (block.isascii() and block.isdigit()):
             raise errors.invalid(f"blockid is {block!r}; it must be a number")
@@ -179,7 +179,7 @@ class Tunnel:
 
     # -- results ------------------------------------------------------------------------------
 
-    def _open_result(self, context: Asked) -> StreamAnswer | dict[str, Any]:
+    def _open_result(self, context: RequestContext) -> StreamAnswer | dict[str, Any]:
         instances, (project, instance_id) = self._service.instances, _instance(context)
         instances.result(project, instance_id)
         if not instances.get(project, instance_id).is_query:
@@ -192,10 +192,10 @@ class Tunnel:
             self._service.rights.require(context.access_id, project, Right.READ)
         return self._rows_of(context, instances.open_download(instance_id, limited=limited))
 
-    def _result(self, context: Asked) -> StreamAnswer | dict[str, Any]:
+    def _result(self, context: RequestContext) -> StreamAnswer | dict[str, Any]:
         return self._rows_of(context, context.params["downloadid"])
 
-    def _rows_of(self, context: Asked, download: str) -> StreamAnswer | dict[str, Any]:
+    def _rows_of(self, context: RequestContext, download: str) -> StreamAnswer | dict[str, Any]:
         instances, params = self._service.instances, context.params
         result = instances.downloaded(download, *_instance(context))
         if "data" not in params:
@@ -206,7 +206,7 @@ class Tunnel:
         return _stream(columns, batches, params, times=True)
 
 
-def _instance(context: Asked) -> tuple[str, str]:
+def _instance(context: RequestContext) -> tuple[str, str]:
     return context.path["project"], context.path["instance"]
 
 
@@ -241,7 +241,7 @@ def _columns(params: dict[str, str], schema: TableSchema) -> tuple[Column, ...]:
 
 
 def _download_json(
-    context: Asked, download: str, rows: int | None, schema: TableSchema
+    context: RequestContext, download: str, rows: int | None, schema: TableSchema
 ) -> dict[str, Any]:
     return {
         "DownloadID": download,
@@ -270,7 +270,7 @@ class TunnelStreams:
         yield At(paths, write, self._get, methods=["GET"], keys=existing)
         yield At(paths, write, self._create, methods=["POST"])
 
-    def _create(self, context: Asked) -> dict[str, Any]:
+    def _create(self, context: RequestContext) -> dict[str, Any]:
         name, params = table_of(context), context.params
         table = self._service.catalog.stored_table(name)
         _check_schema(table, context)
@@ -292,10 +292,10 @@ class TunnelStreams:
         )
         return _state(context, session, max(1, min(slots, MAX_SLOTS)))
 
-    def _get(self, context: Asked) -> dict[str, Any]:
+    def _get(self, context: RequestContext) -> dict[str, Any]:
         return _state(context, *self._session(context))
 
-    def _upload(self, context: Asked) -> Response:
+    def _upload(self, context: RequestContext) -> Response:
         session, slots = self._session(context)
         _check_schema(session.table, context)
         slot = context.params.get("slotid", "")
@@ -311,12 +311,12 @@ class TunnelStreams:
         }
         return JSONResponse({}, headers=headers)
 
-    def _abort(self, context: Asked) -> dict[str, Any]:
+    def _abort(self, context: RequestContext) -> dict[str, Any]:
         session, slots = self._session(context)
         self._writes.end_streaming(session)
         return _state(context, self._writes.get(session.table.name, session.session_id), slots)
 
-    def _session(self, context: Asked) -> tuple[StoredWriteSession, int]:
+    def _session(self, context: RequestContext) -> tuple[StoredWriteSession, int]:
         """Return the session that a request names, and its number of slots."""
         session_id, _, slots = context.params["uploadid"].partition("-")
         try:
@@ -332,7 +332,7 @@ class TunnelStreams:
         )
 
 
-def _check_schema(table: StoredTable, context: Asked) -> None:
+def _check_schema(table: StoredTable, context: RequestContext) -> None:
     """Raise 404 for a schema version that the table never had, or that is not the latest.
 
     On this code, stock clients read the latest version and retry.
@@ -348,7 +348,7 @@ def _check_schema(table: StoredTable, context: Asked) -> None:
         )
 
 
-def _state(context: Asked, session: StoredWriteSession, slots: int) -> dict[str, Any]:
+def _state(context: RequestContext, session: StoredWriteSession, slots: int) -> dict[str, Any]:
     server, schema, fixed = server_of(context), session.table.schema, dict(session.spec)
     if len(fixed) < len(schema.partition_columns):
         # pyodps sends only data columns, so partition values must be among them

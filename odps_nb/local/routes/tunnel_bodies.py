@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from odps_nb.local import errors
-from odps_nb.local.routes.table import Asked
+from odps_nb.local.routes.table import RequestContext
 from odps_nb.local.routes.tunnel_arrow import stored_batches
 from odps_nb.local.routes.tunnel_rows import decode_rows
 from odps_nb.local.service import Service
@@ -28,13 +28,13 @@ TABLES = (
 )
 
 
-def table_of(context: Asked) -> TableName:
+def table_of(context: RequestContext) -> TableName:
     """Return the table that a request's path names."""
     path = context.path
     return TableName(project=path["project"], schema=path.get("schema"), table=path["table"])
 
 
-def whole_spec(table: StoredTable, context: Asked) -> PartitionSpec:
+def whole_spec(table: StoredTable, context: RequestContext) -> PartitionSpec:
     """Return the partition that a request names; raise 400 unless it is complete."""
     spec = table.spec(decode_partition(context.params.get("partition", "")))
     if len(spec) < len(table.partition_keys):
@@ -45,7 +45,7 @@ def whole_spec(table: StoredTable, context: Asked) -> PartitionSpec:
     return spec
 
 
-def quota_of(context: Asked, member: str) -> dict[str, str]:
+def quota_of(context: RequestContext, member: str) -> dict[str, str]:
     """Return the response member that repeats the request's quota, if it names one."""
     quota = context.params.get("quotaName")
     return {member: quota} if quota else {}
@@ -54,7 +54,7 @@ def quota_of(context: Asked, member: str) -> dict[str, str]:
 def uploaded(
     service: Service,
     session: StoredWriteSession,
-    context: Asked,
+    context: RequestContext,
     extra: Sequence[Column] = (),
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of an upload, or raise 400 if its body is damaged or truncated.

@@ -15,7 +15,7 @@ import pyarrow as pa
 from odps_nb.errors import SessionExpiredError
 from odps_nb.local import errors
 from odps_nb.local.rights import Right
-from odps_nb.local.routes.table import Asked, At
+from odps_nb.local.routes.table import At, RequestContext
 from odps_nb.local.routes.tunnel_bodies import (
     TABLES,
     quota_of,
@@ -62,7 +62,7 @@ class TunnelUpserts:
         yield At(paths, write, self._get, methods=["GET"], keys=existing)
         yield At(paths, write, self._create, methods=["POST"])
 
-    def _create(self, context: Asked) -> dict[str, Any]:
+    def _create(self, context: RequestContext) -> dict[str, Any]:
         name = table_of(context)
         table = self._service.catalog.stored_table(name)
         if not table.key_columns:
@@ -76,10 +76,10 @@ class TunnelUpserts:
             raise errors.invalid(f"slotnum is {slots[:40]!r}; it must be a number of at least 1")
         return _state(context, session, min(int(slots), _buckets(table)))
 
-    def _get(self, context: Asked) -> dict[str, Any]:
+    def _get(self, context: RequestContext) -> dict[str, Any]:
         return _state(context, *self._session(context))
 
-    def _upload(self, context: Asked) -> dict[str, Any]:
+    def _upload(self, context: RequestContext) -> dict[str, Any]:
         session, _ = self._session(context)
         bucket = context.params.get("bucketid", "")
         buckets = [str(number) for number in range(_buckets(session.table))]
@@ -90,7 +90,7 @@ class TunnelUpserts:
         self._writes.write(session, stream, _stored(session.table, batches), partial=True)
         return {}
 
-    def _commit(self, context: Asked) -> dict[str, Any]:
+    def _commit(self, context: RequestContext) -> dict[str, Any]:
         session, slots = self._session(context)
         for bucket in range(_buckets(session.table)):
             if self._writes.streams.newest(session, str(bucket)) is not None:
@@ -98,11 +98,11 @@ class TunnelUpserts:
         self._writes.commit(session)
         return _state(context, self._writes.get(session.table.name, session.session_id), slots)
 
-    def _abort(self, context: Asked) -> dict[str, Any]:
+    def _abort(self, context: RequestContext) -> dict[str, Any]:
         self._writes.abort(self._session(context)[0])
         return {}
 
-    def _session(self, context: Asked) -> tuple[StoredWriteSession, int]:
+    def _session(self, context: RequestContext) -> tuple[StoredWriteSession, int]:
         """Return the session that a request names, and its number of slots."""
         session_id, _, slots = context.params["upsertid"].partition("-")
         try:
@@ -115,12 +115,12 @@ class TunnelUpserts:
             ) from None
 
 
-def server_of(context: Asked) -> str:
+def server_of(context: RequestContext) -> str:
     """Return host and port of this service as the client knows them."""
     return urlsplit(context.base).netloc
 
 
-def counted(context: Asked, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def counted(context: RequestContext, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Yield the batches; raise 400 at the end if the request declares another number of rows."""
     rows = 0
     for batch in batches:
@@ -158,7 +158,7 @@ def _schema_json(table: StoredTable) -> dict[str, Any]:
     return schema | {"columns": columns}
 
 
-def _state(context: Asked, session: StoredWriteSession, slots: int) -> dict[str, Any]:
+def _state(context: RequestContext, session: StoredWriteSession, slots: int) -> dict[str, Any]:
     table, server = session.table, server_of(context)
     buckets = range(_buckets(table))
     return {

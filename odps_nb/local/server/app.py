@@ -26,7 +26,7 @@ from odps_nb.local.routes.security import SecurityRoutes
 from odps_nb.local.routes.storage import storage_routes
 from odps_nb.local.routes.storage_v1 import storage_v1_routes
 from odps_nb.local.routes.surface import Surface
-from odps_nb.local.routes.table import ALL, Asked, At, To
+from odps_nb.local.routes.table import ALL, At, RequestContext, To
 from odps_nb.local.routes.tables import TableRoutes
 from odps_nb.local.routes.tunnel import tunnel_routes
 from odps_nb.local.server.faults import FaultRules, FaultyApp
@@ -53,7 +53,7 @@ def build_app(service: Service, rules: FaultRules | None = None) -> ASGIApp:
 def _rules(rules: FaultRules) -> Iterator[At]:
     """Yield the routes that set, show and clear the fault injection rules."""
 
-    def answer(context: Asked) -> Response:
+    def answer(context: RequestContext) -> Response:
         if context.wire.method in ("PUT", "DELETE"):
             body = context.wire.body or b""
             rules.load(body if context.wire.method == "PUT" else b"")
@@ -71,7 +71,7 @@ def rest_routes(service: Service) -> Iterator[Route]:
     values = {row.kind: row for row in rows if isinstance(row, To)}
     of_instances = tuple(row.kind for row in instances if isinstance(row, To))
 
-    async def answer(request: Request, context: Asked) -> Response:
+    async def answer(request: Request, context: RequestContext) -> Response:
         path = context.wire.path.removeprefix("/api")
         if is_mcqa := path.startswith("/mcqa/"):
             path = path.removeprefix("/mcqa")

@@ -28,7 +28,7 @@ from odps_nb.notebook.explore.choosing.conditions import (
 )
 from odps_nb.notebook.explore.exports import (
     MEDIA_TYPES,
-    TakesRows,
+    ExportsRows,
     cell_code,
     file_kind,
     file_name,
@@ -56,7 +56,7 @@ from odps_nb.notebook.explore.static import (
 )
 from odps_nb.notebook.explore.view import RowView
 from odps_nb.notebook.live.live_view import LiveView, in_kernel
-from odps_nb.notebook.progress.to_browser import Told
+from odps_nb.notebook.progress.browser import BrowserProgress
 from odps_nb.schema import TypeCode
 from odps_nb.terms import format_bytes
 
@@ -81,7 +81,7 @@ def explore(
     return Explorer(RowView(rows_of(source), page_rows=rows, sample=sample, seed=seed))
 
 
-class Explorer(TakesRows, LiveView):
+class Explorer(ExportsRows, LiveView):
     """A notebook widget that pages through, filters, sorts and profiles remote rows.
 
     ``view`` gives access to the pages, the conditions and the profile without the widget.
@@ -102,7 +102,7 @@ class Explorer(TakesRows, LiveView):
         "grid.js",
         "profile.js",
         "sorting.js",
-        "taking.js",
+        "exports.js",
     )
     _task = "page"
     _cancelled: ClassVar = dict.fromkeys(("page", "profile", "chart", "download"), "cancelled")
@@ -141,7 +141,7 @@ class Explorer(TakesRows, LiveView):
         super().end()
         self.view.stop()
         self.view.stop_profile()
-        self.view.stop_taking()
+        self.view.stop_export()
 
     def __repr__(self) -> str:
         where = f", where {self.view.where}" if self.view.where else ""
@@ -315,7 +315,7 @@ class Explorer(TakesRows, LiveView):
         elif task == "page":
             self.view.stop()
         elif task == "download":
-            self.view.stop_taking()
+            self.view.stop_export()
 
     # -- charts ---------------------------------------------------------------------------------
 
@@ -360,7 +360,7 @@ class Explorer(TakesRows, LiveView):
             def send(data: bytes) -> None:
                 self._send({"kind": "chunk", "number": number}, data)
 
-            progress = Told(self._send, self.view.stop_taking, task="download")
+            progress = BrowserProgress(self._send, self.view.stop_export, task="download")
             code, choice, rows = self.view.frame_code, self.view.choice, self.selected()
             name = file_name(self.view.title, kind, choice)
             about = {"number": number, "type": MEDIA_TYPES[kind], "code": visible(code)}
@@ -429,7 +429,7 @@ class Explorer(TakesRows, LiveView):
 
     def _on_profile(self, _: Mapping[str, Any], buffers: object) -> None:
         def work(token: CancelToken) -> None:
-            progress = Told(self._send, self.view.stop_profile, task="profile")
+            progress = BrowserProgress(self._send, self.view.stop_profile, task="profile")
             self.view.describe_all(progress, token)
             self._send(profile_message(self.view))
             self._send(count_message(self.view))

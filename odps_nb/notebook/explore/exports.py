@@ -48,7 +48,7 @@ MEDIA_TYPES = {
 }
 
 
-class TakesRows(ABC):
+class ExportsRows(ABC):
     """The methods of `RowView` and `Explorer` that read all selected rows, not only a page.
 
     The filter, search and order of the view apply, and so does the ``text=`` option of the explored

@@ -35,7 +35,7 @@ from odps_nb.notebook.explore.choosing.search import (
     all_in_order,
     first_in_order,
 )
-from odps_nb.notebook.explore.exports import TakesRows, sort_code
+from odps_nb.notebook.explore.exports import ExportsRows, sort_code
 from odps_nb.notebook.explore.pages import Cell, Mark, Page, RangePager, StreamPager, TellTested
 from odps_nb.notebook.explore.profiles.known import KnownProfiles
 from odps_nb.notebook.explore.profiles.profile import TableProfile
@@ -70,7 +70,7 @@ class _Shown:
     seen: int = 0
 
 
-class RowView(TakesRows):
+class RowView(ExportsRows):
     """Pages and profiles of remote rows with a changeable filter and order.
 
     Each call may block on the service; `stop` cancels it from another thread. ``sample`` is the
@@ -112,7 +112,7 @@ class RowView(TakesRows):
         self._lock = threading.Lock()
         self._describing = CancelToken()  # cancels `describe_all`
         self._sorting: Rows | None = None
-        self._taken: Rows | None = None  # the rows that `selected` reads
+        self._exported: Rows | None = None  # the rows that `selected` reads
         self._text = rows.text
         self.tell_tested: TellTested | None = None
         """Called while a filter or a search reads rows; several threads call it."""
@@ -568,14 +568,14 @@ class RowView(TakesRows):
     # -- all rows -------------------------------------------------------------------------------
 
     def selected(self) -> RowForms:
-        """Return a new read of all selected rows, in order; `stop_taking` cancels it.
+        """Return a new read of all selected rows, in order; `stop_export` cancels it.
 
         If there are more rows than the SQL job of a sort returned, the read sorts them in memory.
         """
         choice = self.choice
         if not choice.search and not self.is_sorted_part:
             assert not isinstance(self._shown.rows, KnownRows)  # only a search creates `KnownRows`
-            self._taken = read = self._shown.rows.copy()
+            self._exported = read = self._shown.rows.copy()
             return read.selected(None if choice.order else self.where, self._text)
         if self._rows.is_cut and choice.order:
             raise ArgumentError(
@@ -583,7 +583,7 @@ class RowView(TakesRows):
                 "first rows of a result",
                 hint="remove the order, or write it into the query with a limit",
             )
-        self._taken = read = self._rows.copy()
+        self._exported = read = self._rows.copy()
         search = TextSearch(self.columns, choice.search) if choice.search else None
 
         def matching(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -592,9 +592,9 @@ class RowView(TakesRows):
 
         return SelectedRows(read.selected(self.where, self._text), matching, CancelToken())
 
-    def stop_taking(self) -> None:
+    def stop_export(self) -> None:
         """Cancel the last `selected` read; may be called from any thread."""
-        if (read := self._taken) is not None:
+        if (read := self._exported) is not None:
             read.stop()
 
     # -- closing --------------------------------------------------------------------------------
@@ -613,7 +613,7 @@ class RowView(TakesRows):
         """Cancel everything and clear the page cache. Idempotent."""
         self.stop()
         self.stop_profile()
-        self.stop_taking()
+        self.stop_export()
         with self._lock:
             self._shown.pager.close()
 

@@ -34,7 +34,7 @@ from odps_nb.notebook.gallery.page import (
 from odps_nb.notebook.gallery.tiles import Tiles
 from odps_nb.notebook.live.heads import side_by_side
 from odps_nb.notebook.live.live_view import LiveView
-from odps_nb.notebook.progress.to_browser import Told
+from odps_nb.notebook.progress.browser import BrowserProgress
 from odps_nb.terms import count_of, shorten
 
 if TYPE_CHECKING:
@@ -277,7 +277,7 @@ class Gallery(LiveView):
         folder = str(content["folder"]).strip() or "blobs"
 
         def work(token: CancelToken) -> None:
-            progress = Told(self._send, token.cancel, task="save")
+            progress = BrowserProgress(self._send, token.cancel, task="save")
             saved = self._chosen.save(places, folder, token=token, progress=progress)
             where = saved[0] if len(saved) == 1 else folder
             text = f"{count_of(len(saved), 'file')} saved: {where}"

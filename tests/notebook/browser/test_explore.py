@@ -452,9 +452,9 @@ def test_a_download_is_a_file_of_the_selected_rows(page, odps):
     wanted = odps.table("media").read(where="name = 'mandelbrot.png'").to_arrow().to_pylist()
     assert found["name"].tolist() == ["mandelbrot.png"]
     assert found["content"].tolist() == [wanted[0]["content"]]
-    expect(view.locator(".odps-x-taking")).to_contain_text("media-mandel.csv: 1 row, ")
+    expect(view.locator(".odps-x-export")).to_contain_text("media-mandel.csv: 1 row, ")
     page.keyboard.press("Escape")
-    expect(view.locator(".odps-x-taking")).to_be_hidden()
+    expect(view.locator(".odps-x-export")).to_be_hidden()
     view.get_by_label("remove the filter").click()
     expect(status(view)).to_have_text("rows 1–48 of 48")
 

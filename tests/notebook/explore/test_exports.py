@@ -46,9 +46,9 @@ def name(odps):
         }
     )
     columns = "id bigint, word string, amount decimal(18,2), day date, seen datetime, "
-    odps.create_table("explore_taking", columns + "tags array<string>, raw binary").write(rows)
-    yield "explore_taking"
-    odps.drop_table("explore_taking")
+    odps.create_table("explore_exports", columns + "tags array<string>, raw binary").write(rows)
+    yield "explore_exports"
+    odps.drop_table("explore_exports")
 
 
 @pytest.fixture(params=["read", "sql"])
@@ -234,7 +234,7 @@ def test_text_that_is_not_utf8_is_never_changed_silently(odps, new_name, kind):
 def test_a_view_works_after_a_cancelled_export(faulty_odps, stalled, choice):
     view = RowView(rows_of(faulty_odps.table("orders").read()))
     view.choose(choice)
-    end = end_when_stopped(lambda: view.to_arrow(progress=False), view.stop_taking)
+    end = end_when_stopped(lambda: view.to_arrow(progress=False), view.stop_export)
     assert isinstance(end, CancelledError)
     stalled()
     view.choose(Choice())

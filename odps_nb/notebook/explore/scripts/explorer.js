@@ -119,7 +119,7 @@ function render({ model, el }) {
   );
   const charts = chartPanel(send);
   const profiles = columnProfiles({ filter, open: openColumn });
-  const taking = takingPanel(send);
+  const exports = exportPanel(send);
   const chart = h(
     "button",
     { class: "odps-x-open", "aria-expanded": "false", title: "computed by the service", onclick: openChart },
@@ -176,16 +176,16 @@ function render({ model, el }) {
       "div",
       { class: "odps-x-bar odps-x-head" },
       heading,
-      h("div", {}, search, filterButton, chart, taking.open, columns.open, all, help)
+      h("div", {}, search, filterButton, chart, exports.open, columns.open, all, help)
     ),
     chips.box,
     problem,
     builder.form,
     charts.panel,
-    taking.panel,
+    exports.panel,
     h("div", { class: "odps-x-stage" }, box, columns.panel, panel, busy.line, columns.rules, grid.menu),
     h("div", { class: "odps-x-bar" }, first, before, where, next, last, jump, said),
-    h("div", { class: "odps-x-bar odps-x-code" }, code, copy, taking.cell)
+    h("div", { class: "odps-x-bar odps-x-code" }, code, copy, exports.cell)
   );
   const live = liveView({ model, el, root, problem, receive, ready: () => ({ do: "ready" }) });
 
@@ -263,7 +263,7 @@ function render({ model, el }) {
     problem.textContent = message.text;
     const isStale = root.classList.contains("odps-x-stale"); // no profile of these rows is shown
     if (message.task === "profile" && isStale) described.textContent = " · no profile";
-    taking.receive(message);
+    exports.receive(message);
   }
 
   function showTable(message) {
@@ -437,7 +437,7 @@ function render({ model, el }) {
     else if (message.kind === "busy") busy.show(message);
     else if (message.kind === "idle") endBusy(message.task);
     else if (message.kind === "problem") showProblem(message);
-    else taking.receive(message, buffers);
+    else exports.receive(message, buffers);
     if (message.kind === "page") live.appear();
   }
   return () => {

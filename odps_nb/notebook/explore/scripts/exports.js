@@ -2,7 +2,7 @@
 
 const FILES = { csv: "CSV", xlsx: "Excel", parquet: "Parquet" };
 
-function takingPanel(send) {
+function exportPanel(send) {
   let number = Math.floor(Math.random() * 2 ** 40); // differs from other views of the widget
   let opening = false;
   let chunks = [];
@@ -14,7 +14,7 @@ function takingPanel(send) {
   const saved = h("input", { type: "checkbox" });
   const panel = h(
     "div",
-    { class: "odps-x-panel odps-x-taking", role: "group", "aria-label": "download", hidden: true },
+    { class: "odps-x-panel odps-x-export", role: "group", "aria-label": "download", hidden: true },
     h("div", { class: "odps-x-bar" }, h("span", {}, "All rows of this view as"), ...buttons, note),
     h("label", {}, saved, " save in the folder of the kernel, without a limit of size"),
     h(

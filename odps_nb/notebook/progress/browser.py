@@ -10,7 +10,7 @@ from odps_nb.notebook.progress import words
 from odps_nb.notebook.progress.operations import Flusher
 
 
-class Told(Flusher):
+class BrowserProgress(Flusher):
     """A progress listener that reports a task's progress to the browser."""
 
     def __init__(
