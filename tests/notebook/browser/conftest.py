@@ -63,7 +63,7 @@ class Traffic:
         self.sizes: list[int] = []
         self.errors: list[str] = []
         page.on("request", lambda request: self.urls.append(request.url))
-        page.on("websocket", lambda socket: socket.on("framereceived", self._came))
+        page.on("websocket", lambda socket: socket.on("framereceived", self._count))
         page.on(
             "console",
             lambda said: (
