@@ -126,11 +126,11 @@ def test_a_wrong_reference_is_refused_before_a_request(odps):
     assert "a BLOB column unchanged" in caught.value.hint
     with pytest.raises(NotFoundError):
         list(odps.blobs(["/wByZWYw", "/wByZWYw"]).fetch())
-    with pytest.raises(NotFoundError):
-        odps.blob("/wByZWYw").bytes()
-    for wrong in ("not base64!", ""):
-        with pytest.raises(ArgumentError):
-            odps.blob(wrong).bytes()
+    with pytest.raises(ArgumentError):
+        odps.blob("not base64!")
+    for unknown in ("/wByZWYw", ""):
+        with pytest.raises(NotFoundError):
+            odps.blob(unknown).bytes()
 
 
 def test_a_record_survives_pickling_and_hides_its_bytes(odps, written):

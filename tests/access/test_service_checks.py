@@ -136,7 +136,11 @@ def test_a_query_that_does_not_end_is_cancelled(states):
 
 
 def test_stopping_the_checks_early_neither_waits_nor_sends_requests():
-    with ControlService(GetProject=[PROJECT], ListTables=[silent]) as service:
+    def late(line, seen) -> None:
+        line.peer.release.wait(30)
+        TABLES(line, seen)
+
+    with ControlService(GetProject=[PROJECT], ListTables=[late]) as service:
         checks = check_service(profile_of(service), seconds=LONG)
         assert next(checks).name == "Project"
         while not service.calls["ListTables"]:
