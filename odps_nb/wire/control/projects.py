@@ -20,7 +20,7 @@ from odps_nb.wire.control.core import (
 from odps_nb.wire.json_fields import dump
 from odps_nb.wire.xml_text import child_text, element, parse_answer
 
-_HOST = re.compile(r"(?:https?://)?(?:[\w.\-]+|\[[0-9a-fA-F:.]+\])(?::\d{1,5})?/?", re.ASCII)
+_HOST = re.compile(r"(?:https?://)?(?:[\w.\-]{1,253}|\[[0-9a-fA-F:.]+\])(?::\d{1,5})?/?", re.ASCII)
 
 
 SQL_ZONE = "odps.sql.timezone"

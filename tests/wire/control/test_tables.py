@@ -275,7 +275,8 @@ def test_a_response_of_another_server_raises_an_error(document: str, body: bytes
 
 
 @pytest.mark.parametrize(
-    "text", ["", "<html>login</html>", "h/path", "h:port", "user@h", "h h", "ftp://h", "h?x"]
+    "text",
+    ["", "<html>login</html>", "h/path", "h:port", "user@h", "h h", "ftp://h", "h?x", "h" * 254],
 )
 def test_an_invalid_host_name_is_reported(text: str) -> None:
     with pytest.raises(FramingError, match="not the host name of a tunnel endpoint") as caught:
