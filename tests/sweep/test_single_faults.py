@@ -157,7 +157,7 @@ def judged(
             denied = any("none of its rows" in note for note in notes)
             assert there != job.changed or not denied, f"{where}: {notes}"
             assert there in (job.changed, job.left), where
-            left = there == job.left and any("the new table" in note for note in error.notes)
+            left = there == job.left and any("the new table" in note for note in notes)
             said = fault.interrupts or error.in_doubt or left
             assert said, f"{where} does not say that it may be there"
             return ENDED if fault.interrupts else UNKNOWN
