@@ -114,20 +114,6 @@ def test_an_early_response_reaches_the_writer(transport, keep_reading):
             upload.finish()
 
 
-def test_an_early_success_response_raises_an_error(transport):
-    def script(line: Line) -> None:
-        line.head()
-        line.answer(b"ok", 200)
-        line.peer.release.wait(10)
-
-    with (
-        Peer(script) as peer,
-        begin(transport, peer.url) as upload,
-        pytest.raises(ServiceError, match="before the request ended"),
-    ):
-        flood(upload)
-
-
 class ReadsTheRest:
     """A transport that takes the whole body before it returns an early response."""
 
@@ -141,7 +127,10 @@ class ReadsTheRest:
         return response
 
 
-def test_an_early_response_that_arrives_after_the_last_write_is_no_success(transport):
+@pytest.mark.parametrize(
+    "sends", [lambda same: same, ReadsTheRest], ids=["while writing", "after the last write"]
+)
+def test_an_early_success_response_raises_an_error(transport, sends):
     def script(line: Line) -> None:
         line.head()
         line.answer(b"ok", 200)
@@ -149,7 +138,7 @@ def test_an_early_response_that_arrives_after_the_last_write_is_no_success(trans
 
     with (
         Peer(script) as peer,
-        begin(ReadsTheRest(transport), peer.url) as upload,
+        begin(sends(transport), peer.url) as upload,
         pytest.raises(ServiceError, match="before the request ended"),
     ):
         flood(upload)
