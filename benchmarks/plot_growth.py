@@ -270,9 +270,9 @@ def page(panels: list[Panel]) -> str:
         unit = "B" if panel.value == "bytes" else "s"
         for one in panel.lines:
             (small, low), (large, high) = one.points[0], one.points[-1]
-            report = (f"{low:.3g} {unit}", f"{high:.3g} {unit}", f"{high / large:.3g} {unit}")
+            texts = (f"{low:.3g} {unit}", f"{high:.3g} {unit}", f"{high / large:.3g} {unit}")
             sizes = f"{small:,} … {large:,} {panel.size}"
-            figures = " | ".join(report)
+            figures = " | ".join(texts)
             lines.append(f"| {panel.title} | {one.name} | {sizes} | {figures} | {one.slope:.2f} |")
     return "\n".join([*lines, "", "![growth](growth.png)", ""])
 
