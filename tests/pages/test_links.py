@@ -21,7 +21,7 @@ def sources() -> Iterator[Path]:
     yield from sorted(ROOT.glob("*.md"))
     for folder in ("docs", "benchmarks", "binder", "notebooks"):
         yield from sorted((ROOT / folder).rglob("*.md"))
-    yield from sorted((ROOT / "notebooks").rglob("*.ipynb"))
+    yield from sorted((ROOT / "notebooks").glob("*.ipynb"))
 
 
 @cache
