@@ -11,7 +11,7 @@ import datetime
 import operator
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import partial
 from itertools import groupby
@@ -72,7 +72,7 @@ def parse_choices(
     """
     if partitions is None:
         return ()
-    single = isinstance(partitions, (str, Mapping, PartitionSpec, PartitionRange))
+    single = isinstance(partitions, (str, bytes, Mapping, PartitionSpec, PartitionRange))
     many: Iterable[Any] = partitions  # type: ignore[assignment]  # `_parsed` checks each item
     if single or not isinstance(partitions, Iterable) or getattr(partitions, "ndim", 1) == 0:
         many = (partitions,)
@@ -119,6 +119,12 @@ def _parsed(value: PartitionChoice) -> PartitionSpec | PartitionRange | str:
 def _bound(match: re.Match[str], text: str, level_value: Any) -> Bound:
     """Return a comparison; its value is parsed as in `PartitionSpec.of`."""
     key, sign, written = match.groups()
+    if written[:1] not in ("'", '"') and re.search("[<>=]", written):
+        raise ArgumentError(
+            f"{text!r} is not one comparison",
+            code=_INVALID,
+            hint="separate comparisons by ',', e.g. ds>=2024-01-01,ds<2024-02-01, or use where=",
+        )
     if level_value is not None and written:
         raise ArgumentError(
             f"{text!r} already has a value", code=_INVALID, hint="write {'ds >=': value}"
@@ -225,7 +231,9 @@ def _test(
         if isinstance(bound, str):
             partition_values = {_text(dict(info.spec)[column.name], column) for info in listed}
             compared, bound = text_comparison(
-                comparison, partition_values - {DEFAULT_PARTITION}, column.name
+                replace(comparison, value=bound),
+                partition_values - {DEFAULT_PARTITION},
+                column.name,
             )
             value_of = partial(_compared, compared, column)
         tests.append((column.name, _COMPARE[comparison.sign], value_of, bound))
@@ -258,7 +266,7 @@ def _comparable(value: str, column: Column) -> Any:
         return _text(value, column)
     with contextlib.suppress(ValueError):
         if kind == "INTEGER":
-            return int(value)
+            return int(value) if re.fullmatch(r"[+-]?[0-9]+", value) else None
         if kind == "DATE":
             return datetime.date.fromisoformat(value)
     return None
@@ -380,6 +388,8 @@ def text_comparison(
     to_do = "write it in the form of the values, or select rows with where="
     if bound.is_number:
         same_kind = all(map(is_number, found))
+        if day is not None:  # months and hours such as 2024010203 are numbers, but not days
+            same_kind = same_kind and any(map(_DAYS["%Y%m%d"].fullmatch, found))
         compared = Decimal, Decimal(bound.value)
         if not mixed:
             to_do = f"write it in quotes to compare text: {column}{bound.sign}'{bound.value}'"
@@ -406,9 +416,9 @@ def _day(text: str) -> datetime.date | None:
     return None
 
 
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d{1,9})?", re.ASCII | re.IGNORECASE)
+
+
 def is_number(text: str) -> bool:
-    """Whether the text is a finite number."""
-    try:
-        return Decimal(text).is_finite()
-    except ArithmeticError:
-        return False
+    """Whether the text is a finite number, as in SQL: `Decimal` would also accept ``1_0``."""
+    return _NUMBER.fullmatch(text) is not None

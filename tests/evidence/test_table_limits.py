@@ -64,13 +64,23 @@ def test_a_table_definition_at_the_limit_is_accepted(
     assert odps.tables(name) == [name]
 
 
-@pytest.mark.parametrize("value", ["中文", "a中b", "\U00020000"])
-def test_values_of_string_partitions_contain_no_chinese_characters(
-    odps: Connection, new_name: NewName, value: str
+@pytest.mark.parametrize(
+    ("kind", "value", "said"),
+    [
+        *(
+            ("string", value, "contains Chinese characters")
+            for value in ("中文", "a中b", "\U00020000")
+        ),
+        ("varchar(3)", "abcd", "(3|4) characters"),
+        ("char(3)", "abcd", "(3|4) characters"),
+    ],
+)
+def test_a_partition_value_beyond_the_limits_of_its_type_is_refused(
+    odps: Connection, new_name: NewName, kind: str, value: str, said: str
 ) -> None:
     """evidence 225: vendor's manual, *Overview of partitioned tables*."""
     name = new_name("limits")
-    table = odps.create_table(name, "id bigint", partitioned_by="pt string")
+    table = odps.create_table(name, "id bigint", partitioned_by=f"pt {kind}")
     spec = PartitionSpec((("pt", value),))
     for attempt in (
         lambda: odps.sql(f"alter table {name} add partition (pt='{value}')"),
@@ -80,7 +90,7 @@ def test_values_of_string_partitions_contain_no_chinese_characters(
         lambda: table.write({"id": [1], "pt": [value]}),
         lambda: open_write_session(odps._storage, table.name, partition=spec),
     ):
-        with pytest.raises(OdpsNbError, match="contains Chinese characters"):
+        with pytest.raises(OdpsNbError, match=said):
             attempt()
     assert table.partitions() == []
     codes = odps.create_table(f"{name}_v", "id bigint", partitioned_by="pt varchar(9)")

@@ -203,7 +203,7 @@ def check_new_value(column: Column, value: str) -> None:
         raise ArgumentError(
             problem,
             code="InvalidPartitionSpec",
-            hint="write another value, such as a code or a name in Latin letters",
+            hint="write another value, such as a short code in Latin letters",
         )
 
 

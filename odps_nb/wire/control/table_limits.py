@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from odps_nb.schema import Column, DecimalType, TableSchema, TypeCode, types_in
+from odps_nb.schema import Column, DecimalType, LengthType, TableSchema, TypeCode, types_in
 from odps_nb.type_facts import TYPE_FACTS
 
 MAX_COLUMNS = 1200
@@ -72,6 +72,11 @@ def partition_value_problem(column: Column, value: str) -> str | None:
         return (
             f"a value of the partition column {column.name!r} contains Chinese characters, which "
             f"STRING partitions do not support: {value!r}"
+        )
+    if isinstance(column.type, LengthType) and len(value) > column.type.length:
+        return (
+            f"a value of the partition column {column.name!r} has more than {column.type.length} "
+            f"characters: {value[:80]!r}"
         )
     return None
 

@@ -255,6 +255,13 @@ def test_char_keys_that_differ_in_trailing_blanks_are_equal(odps: Connection) ->
     odps.drop_table("char_keys")
 
 
+@pytest.mark.parametrize("bound", ["p>='x '", {"p >=": "x "}, {"p <=": "x"}, {"p <=": "x  "}])
+def test_blanks_behind_a_bound_on_a_char_partition_do_not_count(table: Table, bound: Any) -> None:
+    assert sorted(table.read(["id"], partitions=bound).to_arrow()["id"].to_pylist()) == [
+        *range(1, 6)
+    ]
+
+
 def test_the_repr_of_a_scan_shows_the_option(table: Table) -> None:
     assert "char_padding=True" in repr(table.read(char_padding=True))
     assert "char_padding" not in repr(table.read())
