@@ -156,7 +156,7 @@ def decimal_item(value: Decimal) -> tuple[str, Any] | None:
     if not value:
         return "decimal 0", Decimal(0)
     exponent = int(value.as_tuple().exponent)
-    if exponent < -MAX_DIGITS:  # drop trailing zeros
+    if exponent < 0 and max(0, value.adjusted() + 1) - exponent > MAX_DIGITS:  # drop trailing zeros
         digits = value.as_tuple().digits
         while digits and digits[-1] == 0:
             digits, exponent = digits[:-1], exponent + 1

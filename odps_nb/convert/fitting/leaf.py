@@ -17,14 +17,14 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from odps_nb.arrow.text import is_utf8
-from odps_nb.arrow.types import SECONDS_AND_NANOS, arrow_type
+from odps_nb.arrow.types import SECONDS_AND_NANOS, arrow_type, decimal_size
 from odps_nb.convert.arrow_types import is_bytes, is_list, is_text
 from odps_nb.convert.fitting.clocks import fit_date, fit_day_time, fit_time
 from odps_nb.convert.fitting.conversions import Conversions
 from odps_nb.convert.fitting.fixed_width import Part, array_from, parts_from
 from odps_nb.convert.fitting.kinds import decimal_item
 from odps_nb.convert.fitting.misfit import Misfit, ValueMisfit, refuse
-from odps_nb.convert.fitting.numbers import fit_decimal, fit_float, fit_integer
+from odps_nb.convert.fitting.numbers import fit_decimal, fit_float, fit_integer, rounded
 from odps_nb.convert.times import INSTANTS
 from odps_nb.schema import DecimalType, LengthType, OdpsType, TypeCode, is_readable
 
@@ -184,7 +184,10 @@ def fit_leaf(array: pa.Array, target: OdpsType, context: FitContext) -> pa.Array
 def _parsed(array: pa.Array, target: OdpsType, context: FitContext) -> pa.Array:
     """Parse text values, ignoring surrounding blanks."""
     texts = enumerate(array.to_pylist())
-    parsed = [(at, _value(text.strip(), target.code)) for at, text in texts if text is not None]
+    rounds = context.conversions.decimals == "round"
+    parsed = [
+        (at, _value(text.strip(), target, rounds=rounds)) for at, text in texts if text is not None
+    ]
     bad = np.zeros(len(array), bool)
     bad[[at for at, value in parsed if value is None]] = True
     refuse(array, bad, target, f"the text is not a valid {target.code.name}", "correct the text")
@@ -285,7 +288,8 @@ _PARSED = {code for code, kinds in _FITS.items() if {"integer", "date", "boolean
 _PARSED.remove(TypeCode.INTERVAL_YEAR_MONTH)
 
 
-def _value(text: str, code: TypeCode) -> tuple[str, Any] | None:
+def _value(text: str, target: OdpsType, *, rounds: bool) -> tuple[str, Any] | None:
+    code = target.code
     if code is TypeCode.BOOLEAN:
         truth = _TRUTH.get(text.casefold())
         return None if truth is None else ("bool", truth)
@@ -299,7 +303,10 @@ def _value(text: str, code: TypeCode) -> tuple[str, Any] | None:
         return _time(text, by_its_clock=code is TypeCode.DATE)
     if not _NUMBER.fullmatch(text):
         return None
-    return decimal_item(Decimal(text))
+    exact = Decimal(text)
+    if rounds and isinstance(target, DecimalType):
+        exact = rounded(exact, decimal_size(target)[1])
+    return decimal_item(exact)
 
 
 def _time(text: str, *, by_its_clock: bool) -> tuple[str, Any] | None:

@@ -168,14 +168,17 @@ def _rounded(array: pa.Array, scale: int) -> pa.Array:
     if array.type.scale <= scale:
         return array
     if array.type.bit_width > 128:  # Arrow rounds long runs of nines incorrectly
-        step = Decimal(1).scaleb(-scale)
-        values = (
-            value if value is None else value.quantize(step, ROUND_HALF_UP, _EXACT)
-            for value in array.to_pylist()
-        )
+        values = (value if value is None else rounded(value, scale) for value in array.to_pylist())
         return pa.array(list(values), pa.decimal256(MAX_DIGITS, scale))
     wide = _resized(array, pa.decimal256(MAX_DIGITS, array.type.scale))
     return pc.round(wide, scale, "half_towards_infinity")
+
+
+def rounded(value: Decimal, scale: int) -> Decimal:
+    """Round a decimal half away from zero, unless it is too long for any DECIMAL."""
+    if not value.is_finite() or value.adjusted() >= MAX_DIGITS:
+        return value
+    return value.quantize(Decimal(1).scaleb(-scale), ROUND_HALF_UP, _EXACT)
 
 
 # -- decimals of floats -------------------------------------------------------------------------

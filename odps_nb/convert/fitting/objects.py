@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from odps_nb.arrow.types import decimal_size
 from odps_nb.convert.fitting.conversions import AS_THEY_ARE, Conversions
 from odps_nb.convert.fitting.fixed_width import Part
 from odps_nb.convert.fitting.kinds import (
@@ -40,8 +41,16 @@ from odps_nb.convert.fitting.nested import (
     refuse_null_keys,
     with_unit,
 )
-from odps_nb.convert.fitting.numbers import MAX_DIGITS
-from odps_nb.schema import ArrayType, MapType, OdpsType, StructType, TypeCode, VectorType
+from odps_nb.convert.fitting.numbers import MAX_DIGITS, rounded
+from odps_nb.schema import (
+    ArrayType,
+    DecimalType,
+    MapType,
+    OdpsType,
+    StructType,
+    TypeCode,
+    VectorType,
+)
 from odps_nb.wire.type_text import format_type
 
 _Objects = Sequence[Any]
@@ -78,18 +87,22 @@ def _fit(values: _Objects, target: OdpsType, context: FitContext, *, inside: boo
         return _fit_maps(values, target, context)
     if isinstance(target, StructType):
         return _fit_structs(values, target, context)
-    values = _for_target(values, target.code)
+    prepared = _for_target(values, target, context.conversions)
     keeps_nan = inside and target.code in (TypeCode.FLOAT, TypeCode.DOUBLE)
     try:
         return fit_parts(
-            _parts(values, target, context, keeps_nan=keeps_nan), len(values), target, context
+            _parts(prepared, target, context, keeps_nan=keeps_nan), len(values), target, context
         )
     except ValueMisfit as error:
         raise _named(error, values) from None
 
 
-def _for_target(values: _Objects, code: TypeCode) -> _Objects:
+def _for_target(values: _Objects, target: OdpsType, conversions: Conversions) -> _Objects:
     """Prepare objects for the target; for DATE, use the date in each object's own time zone."""
+    code = target.code
+    if isinstance(target, DecimalType) and conversions.decimals == "round":
+        scale = decimal_size(target)[1]
+        return [rounded(value, scale) if type(value) is Decimal else value for value in values]
     if code is TypeCode.DATE:
         return [
             value.replace(tzinfo=None)
@@ -173,7 +186,7 @@ def _stranger(values: _Objects, position: int, target: OdpsType) -> Misfit:
         reason, cure = "months have no fixed length", "pass days, or a number of months"
     elif isinstance(value, (np.datetime64, np.timedelta64)):
         reason = "it is not a whole number of nanoseconds, or it is out of range"
-        cure = 'round it, e.g. with array.astype("datetime64[ns]")'
+        cure = f'round it, e.g. with array.astype("{value.dtype.name.partition("[")[0]}[ns]")'
     else:
         reason = f"a value of type {type(value).__name__} does not fit {target.code.name}"
         cure = "convert it to a number, text, a date or another plain value"

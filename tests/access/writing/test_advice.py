@@ -90,6 +90,13 @@ ADVICE: list[tuple[str, pd.Series, str, Fix, list[Any]]] = [
         [pd.Timestamp("2024-01-31 10:00")],
     ),
     (
+        "interval_day_time",
+        objects(np.timedelta64(2500, "ps")),
+        'astype("timedelta64[ns]")',
+        lambda s: s.map(lambda value: value.astype("timedelta64[ns]")),
+        [pd.Timedelta(2, "ns")],
+    ),
+    (
         "bigint",
         pd.Series([pd.Timedelta(minutes=1)]),
         ".dt.total_seconds()",

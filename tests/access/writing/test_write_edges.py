@@ -29,6 +29,10 @@ WRITTEN: list[tuple[str, Any, dict[str, Any], list[Any]]] = [
     ("interval_year_month", pd.DataFrame({"c": [3.0, np.nan]}), {}, [3, None]),
     ("struct<`1`:bigint>", [{"c": {1: 5}}], {}, [{"1": 5}]),
     ("decimal(50,22)", [(NINES,)], {"decimals": "round"}, [Decimal(10**10)]),
+    ("decimal(10,2)", [(Decimal("0." + "3" * 90),)], {"decimals": "round"}, [Decimal("0.33")]),
+    ("array<decimal(4,1)>", [([Decimal("1E-999")],)], {"decimals": "round"}, [[Decimal(0)]]),
+    ("decimal(4,1)", [("1e-99",)], {"decimals": "round", "text": "parse"}, [Decimal(0)]),
+    ("decimal(12,2)", [(Decimal("1234567890." + "0" * 70),)], {}, [Decimal(1234567890)]),
     ("double", [{"c": 2**70}], {}, [float(2**70)]),
     ("decimal(10,2)", [{"c": Decimal("NaN")}, {"c": Decimal(1)}], {}, [None, Decimal(1)]),
 ]
