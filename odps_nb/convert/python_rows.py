@@ -48,7 +48,7 @@ def _fields(row: Any) -> Sequence[str] | None:
 def _has_keys(row: Any) -> bool:
     """Whether the row has keys but is not a mapping: a database row or a Series."""
     has_keys = callable(getattr(row, "keys", None)) and hasattr(row, "__getitem__")
-    return has_keys and not isinstance(row, pd.DataFrame)
+    return has_keys and not isinstance(row, (pd.DataFrame, type))
 
 
 def _mapping(row: Any) -> Mapping[Any, Any]:

@@ -427,6 +427,7 @@ BAD_DATA = [
     ({"id": [1, "two"]}, ConversionError, r"id\[1\] = 'two'"),
     ([1, 2], ConversionError, "row 0 is of type int: 1"),
     (["id", "note"], ConversionError, "row 0 is of type str"),
+    ([dict], ConversionError, "row 0 is of type type"),
     (
         [{"id": 1}, {"idd": 1}],
         ConversionError,
@@ -454,6 +455,7 @@ BAD_DATA = [
     (np.zeros((2, 2)), ConversionError, "row 0 has 2 values, but there are 3 columns"),
     (np.zeros((2, 3, 1)), ConversionError, "row 0 is of type ndarray"),
     (None, ConversionError, "a NoneType cannot be written"),
+    (pd.DataFrame, ConversionError, "a type cannot be written"),
     (pd.DataFrame(index=[1, 2]), ConversionError, "no columns to write"),
     (pa.table({"ds": ["x"]}), ConversionError, "no columns to write"),
     (

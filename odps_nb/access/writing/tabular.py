@@ -76,9 +76,9 @@ def as_arrow(data: Any) -> pa.Table | pa.RecordBatchReader:
         batches = [pa.RecordBatch.from_struct_array(chunk) for chunk in chunks]
         return pa.Table.from_batches(batches, pa.schema(list(data.type)))
     with contextlib.suppress(pa.ArrowInvalid, TypeError):
-        if hasattr(data, "__arrow_c_stream__"):
+        if _has_arrow(data) and hasattr(data, "__arrow_c_stream__"):
             return pa.RecordBatchReader.from_stream(data)
-        if hasattr(data, "__arrow_c_array__"):
+        if _has_arrow(data):
             return pa.Table.from_batches([pa.record_batch(data)])
     raise ConversionError(
         f"a {kind} cannot be written",
@@ -89,7 +89,8 @@ def as_arrow(data: Any) -> pa.Table | pa.RecordBatchReader:
 
 
 def _has_arrow(data: Any) -> bool:
-    return hasattr(data, "__arrow_c_stream__") or hasattr(data, "__arrow_c_array__")
+    has_interface = hasattr(data, "__arrow_c_stream__") or hasattr(data, "__arrow_c_array__")
+    return has_interface and not isinstance(data, type)  # a class has its instances' methods
 
 
 def _is_lazy(data: Any) -> bool:

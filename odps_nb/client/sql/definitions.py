@@ -24,6 +24,7 @@ from odps_nb.schema import (
     TypeCode,
     has_any,
     has_blob,
+    types_in,
 )
 from odps_nb.terms import PartitionSpec, TableName, did_you_mean
 from odps_nb.type_facts import TYPE_FACTS
@@ -252,6 +253,21 @@ def _check_names(table: TableName, columns: tuple[Column, ...]) -> None:
         if column.name.casefold() in seen:
             raise ArgumentError(f"the column {column.name!r} is defined twice")
         seen.add(column.name.casefold())
+        _check_members(column)
+
+
+def _check_members(column: Column) -> None:
+    for struct in types_in(column.type):
+        if not isinstance(struct, StructType):
+            continue
+        names = [member.name.casefold() for member in struct.fields]
+        if not all(names) or len({*names}) != len(names) or not names:
+            raise ArgumentError(
+                f"a STRUCT in the column {column.name!r} has no members, a member without a name, "
+                "or two members with the same name",
+                hint="give each member its own name (names are not case-sensitive), or drop the "
+                "column",
+            )
 
 
 _NEW_TYPES = {"odps.sql.type.system.odps2": "true", "odps.sql.decimal.odps2": "true"}

@@ -226,6 +226,9 @@ def test_arrow_data_streams_and_scans_create_tables(odps: Connection, new_name: 
     assert scanned.read().row_count == 7
 
 
+REPEATED = pa.struct([("x", pa.int8()), ("X", pa.int8())])
+
+
 def test_data_that_cannot_be_a_table_creates_no_table(odps: Connection, new_name: NewName) -> None:
     name = new_name("refused")
     frame = pd.DataFrame({"id": [1, 1], "v": [1.0, 2.0]})
@@ -238,6 +241,10 @@ def test_data_that_cannot_be_a_table_creates_no_table(odps: Connection, new_name
         (frame.assign(p=pd.period_range("2024-01", periods=2, freq="M")), "to_timestamp"),
         (frame.assign(m=[1, "a"]), "convert them"),
         ([1, 2], "dicts"),
+        ([{"v": {"": 1}}], "give each member its own name"),
+        (pa.table({"v": pa.array([{}], pa.struct([]))}), "give each member its own name"),
+        (pa.table({"v": pa.array([], pa.list_(REPEATED))}), "give each member its own name"),
+        (pd.DataFrame, "pass a pandas"),
     ):
         with pytest.raises((ConversionError, ArgumentError)) as refused:
             odps.table(name).write(wrong, create=True)
