@@ -69,12 +69,12 @@ def _is_number(value: object) -> bool:
 
 
 def _are_names(value: Any) -> bool:
-    """Whether an object is a list, a Series or another sized collection of strings."""
+    """Whether an object is a list, a Series or another sized, ordered collection of strings."""
     return _are(lambda item: isinstance(item, str), value)
 
 
 def _are(fits: Callable[[Any], bool], value: Any) -> bool:
-    if isinstance(value, (str, bytes)) or not isinstance(value, Sized):
+    if isinstance(value, (str, bytes, set, frozenset)) or not isinstance(value, Sized):
         return False
     try:
         return all(map(fits, value))  # type: ignore[call-overload]
@@ -201,6 +201,8 @@ def _misfit(name: str, value: object, descriptions: list[str]) -> ArgumentError:
     in_list = isinstance(value, str) and descriptions[0] == "a list of names"
     example = f"[{shown(value)}]" if in_list else _EXAMPLES.get(descriptions[0])
     what = shown(value) if is_scalar else f"of type {type(value).__name__}"
+    if isinstance(value, (list, tuple)):
+        what = f"a {type(value).__name__} of {', '.join(sorted({type(v).__name__ for v in value}))}"
     return ArgumentError(
         f"{name} is {what}; it must be {expected}",
         argument=name,

@@ -110,6 +110,9 @@ def test_the_error_for_an_invalid_number_names_the_argument(odps, name, value):
     [
         ({"columns": 7}, "^columns is of type ", ""),
         ({"columns": (c for c in "ab")}, "^columns is of type ", ""),
+        ({"columns": ["id", None]}, "^columns is a list of NoneType, str; it must be a list", ""),
+        ({"columns": {"id", "status"}}, "^columns is of type set", ""),
+        ({"params": {"id": 7}}, "params has values, but where is missing", "as where="),
         ({"columns": "id"}, "columns", r"^pass e\.g\. columns=\['id'\]$"),
         ({"columns": ["id", "quantiti"]}, "no column 'quantiti'", "did you mean 'quantity'\\?"),
         ({"where": 5}, "^where is of type ", r"^pass e\.g\. where='…'$"),

@@ -109,6 +109,11 @@ def plan_read(
 
 def _condition(where: str | None, params: Mapping[str, object] | None, timezone: str) -> str | None:
     if where is None:
+        if params:
+            hint = "pass the condition as where=, or omit params="
+            raise ArgumentError(
+                "params has values, but where is missing", argument="params", hint=hint
+            )
         return None
     check_text("where", where)
     if not where.strip():

@@ -155,7 +155,7 @@ def _bound(name: str, value: Bound) -> int | str:
             f"{name} has a time zone; it must be a naive time in the project's time zone",
             hint="convert it: .astimezone(zone).replace(tzinfo=None)",
         )
-    return f"{moment:%Y-%m-%d %H:%M:%S}.{moment.microsecond // 1000:03d}"
+    return moment.isoformat(" ", "milliseconds")
 
 
 def _moment(value: object) -> datetime.datetime | None:

@@ -223,6 +223,8 @@ def test_an_incremental_read_sends_the_expected_options() -> None:
         "Mode": "cdc",
     }
     assert plan.split_mode is SplitMode.BUCKET
+    early = plan_increment("0999-01-01", "1001-01-01", changes=True, keyed=True, names=[])
+    assert early.start == "0999-01-01 00:00:00.000"
     appended = plan_increment(1, None, changes=False, keyed=True, names=[]).request()
     sent = appended["incremental_options"]
     assert (sent["Mode"], sent["StartVersion"], sent["EndVersion"]) == ("append", 1, -1)
