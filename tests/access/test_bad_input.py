@@ -416,6 +416,8 @@ def test_calls_after_close_raise_a_state_error(service):
 
 # -- data that does not fit ---------------------------------------------------------------------
 
+CONSUMED = ({"id": number} for number in range(2))
+list(CONSUMED)
 BAD_DATA = [
     (pd.DataFrame({"id": ["one"]}), ConversionError, "id"),
     (pd.DataFrame({"id": [1.5]}), ConversionError, r"id\[0\] = 1\.5"),
@@ -458,6 +460,7 @@ BAD_DATA = [
     (np.zeros((2, 2)), ConversionError, "row 0 has 2 values, but there are 3 columns"),
     (np.zeros((2, 3, 1)), ConversionError, "row 0 is of type ndarray"),
     (None, ConversionError, "a NoneType cannot be written"),
+    (CONSUMED, ConversionError, "the generator was already consumed"),
     (pd.DataFrame, ConversionError, "a type cannot be written"),
     (pd.DataFrame(index=[1, 2]), ConversionError, "no columns to write"),
     (pa.table({"ds": ["x"]}), ConversionError, "no columns to write"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import itertools
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sized
 from typing import Any
@@ -131,6 +132,12 @@ def _of_items(data: Iterable[Any], names: Names, *, index: bool | None) -> Any:
     from odps_nb.convert.python_rows import rows_frame
 
     if not isinstance(data, Sized):
+        if inspect.isgenerator(data) and inspect.getgeneratorstate(data) == inspect.GEN_CLOSED:
+            raise ConversionError(
+                "the generator was already consumed, so it has no rows",
+                source_type=type(data).__name__,
+                hint="create it again for each call; a failed write also consumes it",
+            )
         return Chunks(data, names, index=index)
     items = list(data)
     if items and _is_table(items[0]):
