@@ -263,7 +263,14 @@ def columns_frame(data: Mapping[Any, Any]) -> pd.DataFrame:
         k: column for k, column in series.items() if isinstance(data[k], (pd.Series, Mapping))
     }
     if aligned:
-        index = pd.DataFrame(aligned).index
+        try:
+            index = pd.DataFrame(aligned).index
+        except (TypeError, ValueError) as error:  # repeated labels, or text beside numbers
+            raise ConversionError(
+                f"the indexes of the columns cannot be aligned: {error}",
+                source_type="Series",
+                hint="omit the indexes: series.reset_index(drop=True), or pass series.to_list()",
+            ) from error
         for name, column in aligned.items():
             if not column.index.equals(index):  # added nulls would turn integers into floats
                 columns[name] = series[name] = _with_nulls(column)

@@ -428,6 +428,11 @@ BAD_DATA = [
     (pa.table({"id": pa.array([2**63], pa.uint64())}), ConversionError, r"id\[0\]"),
     (pa.table({"id": pa.array([1], pa.time64("ns"))}), ConversionError, "time64"),
     ({"id": 1}, ConversionError, "the column 'id' is of type int, not a list"),
+    (
+        {"id": pd.Series([1, 2], [0, 0]), "amount": pd.Series([1], [1])},
+        ConversionError,
+        "the indexes of the columns cannot be aligned",
+    ),
     ({"id": [1], "note": []}, ConversionError, "'note' has 0 values, but another has 1"),
     ({"id": [1, "two"]}, ConversionError, r"id\[1\] = 'two'"),
     ([1, 2], ConversionError, "row 0 is of type int: 1"),

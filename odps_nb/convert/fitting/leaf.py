@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
-from odps_nb.arrow.text import is_utf8
+from odps_nb.arrow.text import as_bytes, is_utf8
 from odps_nb.arrow.types import SECONDS_AND_NANOS, arrow_type, decimal_size
 from odps_nb.convert.arrow_types import is_bytes, is_list, is_text
 from odps_nb.convert.fitting.clocks import fit_date, fit_day_time, fit_time
@@ -237,7 +237,7 @@ def _no_json(name: str) -> None:
 
 
 def _refuse_other_text(array: pa.Array, target: OdpsType) -> None:
-    octets = array.view(pa.large_binary() if pt.is_large_string(array.type) else pa.binary())
+    octets = array.view(as_bytes(array.type))
     bad = np.array([not _is_utf8(value.as_py()) for value in octets])
     refuse(octets, bad, target, "its bytes are not UTF-8", "decode it, or use a BINARY column")
 
