@@ -73,6 +73,12 @@ _CURES: tuple[tuple[tuple[str, ...], tuple[str, ...], str], ...] = (
     (("decimal",), ("float",), 'convert it with astype("float64"), which rounds it'),
     (("integer", "float"), _TIMES, "convert it with pd.to_datetime, specifying its unit"),
     (("integer", "float"), ("duration",), "convert it with pd.to_timedelta, specifying its unit"),
+    (
+        ("month_day_nano_interval",),
+        ("duration",),
+        "convert it to microseconds, in DuckDB with epoch_us(column), and then with "
+        'pd.to_timedelta(…, unit="us")',
+    ),
     (_NUMBERS, ("boolean",), "compare it, e.g. with column != 0"),
     (("boolean",), _NUMBERS, 'convert it with astype("int64")'),
     (("struct", "map", "list"), ("text",), "convert it to JSON text with json.dumps"),

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
+import duckdb
 import numpy as np
 import pandas as pd
 import pytest
@@ -97,6 +98,15 @@ ADVICE: list[tuple[str, pd.Series, str, Fix, list[Any]]] = [
         [pd.Timedelta(2, "ns")],
     ),
     (
+        "interval_day_time",
+        duckdb.sql("select interval '1 day' as c").to_arrow_table()["c"],
+        "in DuckDB with epoch_us(column), and then with pd.to_timedelta",
+        lambda s: pd.to_timedelta(
+            duckdb.sql("select epoch_us(interval '1 day')").df().iloc[:, 0], "us"
+        ),
+        [pd.Timedelta(1, "D")],
+    ),
+    (
         "bigint",
         pd.Series([pd.Timedelta(minutes=1)]),
         ".dt.total_seconds()",
@@ -118,7 +128,7 @@ def test_a_refused_write_succeeds_as_its_hint_says(
 ) -> None:
     table = odps.create_table(new_name("advice"), f"c {kind}")
     with pytest.raises(ConversionError) as caught:
-        table.write(pd.DataFrame({"c": refused}))
+        table.write({"c": refused})
     assert advice in caught.value.hint
     assert table.read().row_count == 0
     table.write(pd.DataFrame({"c": fix(refused)}))
