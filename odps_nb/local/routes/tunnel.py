@@ -232,12 +232,20 @@ def _row_range(params: dict[str, str]) -> tuple[int, int]:
 
 
 def _columns(params: dict[str, str], schema: TableSchema) -> tuple[Column, ...]:
-    """Return the requested columns in table order, which determines their field numbers."""
+    """Return the requested columns in the order of the stream's fields.
+
+    Rows number their fields in the requested order (record readers of pyodps and Java); Arrow
+    streams keep the order of the table (Arrow reader of pyodps).
+    """
     names = [name for name in params.get("columns", "").split(",") if name]
     if not names:
         return schema.columns
-    requested = [find_column(schema, name) for name in names]
-    return tuple(column for column in schema.columns if column in requested)
+    requested = tuple(find_column(schema, name) for name in names)
+    if len(set(requested)) < len(requested):
+        raise errors.invalid(f"a column is requested twice: {', '.join(names)[:100]}")
+    if "arrow" in params:
+        return tuple(column for column in schema.columns if column in requested)
+    return requested
 
 
 def _download_json(
