@@ -128,8 +128,18 @@ mc_micros(x) AS CASE WHEN isfinite(x) THEN CAST(x AS TIMESTAMP) WHEN x < TIMESTA
     '1970-01-01 00:00:00' THEN TIMESTAMP '1677-09-21 00:12:43.145224' WHEN x IS NOT NULL THEN
     TIMESTAMP '2262-04-11 23:47:16.854775' END;
 mc_cut(x) AS trunc(x);
-mc_whole(x) AS CASE WHEN regexp_matches(x, '[.eE]') THEN TRY_CAST(trunc(TRY_CAST(x AS DOUBLE))
-    AS BIGINT) ELSE TRY_CAST(x AS BIGINT) END;
+-- DuckDB also reads 1_000, 0x10, infinity and epoch
+mc_is_number(x) AS NOT regexp_matches(x, '_|\d[xXbB]');
+mc_is_time(x) AS regexp_matches(x, '^\s*\d+[-/]\d');
+mc_number(x) AS CASE WHEN mc_is_number(x) THEN x END;
+mc_date(x) AS CASE WHEN mc_is_time(x) THEN x END;
+mc_whole(x) AS CASE WHEN regexp_matches(x, '[.eE]') THEN TRY_CAST(trunc(TRY_CAST(mc_number(x) AS
+    DOUBLE)) AS BIGINT) ELSE TRY_CAST(mc_number(x) AS BIGINT) END;
+mc_unread(x, kind) AS error('Could not convert string ''' || x || ''' to ' || kind);
+mc_read_whole(x) AS CASE WHEN x IS NULL OR mc_whole(x) IS NOT NULL THEN mc_whole(x) ELSE
+    mc_unread(x, 'BIGINT') END;
+mc_read_number(x) AS CASE WHEN x IS NULL OR mc_is_number(x) THEN x ELSE mc_unread(x, 'DOUBLE') END;
+mc_read_time(x) AS CASE WHEN x IS NULL OR mc_is_time(x) THEN x ELSE mc_unread(x, 'DATETIME') END;
 -- A long division with three digits per step: HUGEINT has 38 digits, the remainder is below b.
 mc_digits(x) AS CAST(replace(CAST(CAST(x AS DECIMAL(38, 18)) AS VARCHAR), '.', '') AS HUGEINT);
 mc_left(a, b) AS (a % b) * 1000;

@@ -19,7 +19,13 @@ from odps_nb import sql_parser
 from odps_nb.errors import NotFoundError
 from odps_nb.local import errors
 from odps_nb.local.duck_text import compare_bytes, compare_chars, spell
-from odps_nb.local.sql.conversions import convert, convert_rows, fit_constants, has_star
+from odps_nb.local.sql.conversions import (
+    check_casts,
+    convert,
+    convert_rows,
+    fit_constants,
+    has_star,
+)
 from odps_nb.local.sql.functions import (
     check_functions,
     join_lateral_views,
@@ -96,6 +102,7 @@ def translate(
     types, stored = types_of(query, tables), _column_types(named)
     if unite(query, types, into):
         types = types_of(query, tables)
+    check_casts(query, types)
     constants_in_utc(query, timezone, stored)
     compare_bytes(query, stored)
     compare_chars(query, stored)
