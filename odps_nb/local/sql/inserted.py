@@ -80,6 +80,13 @@ def insert_target(table: StoredTable, statement: Insert) -> InsertTarget:
     fixed_keys, named = {key for key, _ in spec}, {key for key, _ in full_spec}
     free = [c for c in table.schema.partition_columns if c.name not in fixed_keys]
     dynamic = tuple(c for c in free if c.generated is None or c.name in named)
+    in_clause = [key.casefold() for key, value in statement.partition if value is None]
+    in_table = [column.name.casefold() for column in dynamic if column.name in named]
+    if in_clause != in_table and not {*in_table} <= {name.casefold() for name in statement.columns}:
+        raise errors.semantic(
+            f"PARTITION ({', '.join(in_clause)}) is not in the order of the table",
+            advice=f"write PARTITION ({', '.join(in_table)}), and its values in this order",
+        )
     if statement.columns:
         return InsertTarget(
             spec=spec, columns=_listed(table, statement.columns, spec, dynamic, named)

@@ -65,7 +65,7 @@ mc_next_day(d, day) AS CAST(mc_day_of(d) + CAST((list_position(['MO', 'TU', 'WE'
 mc_datepart(d, part) AS CASE mc_part(part) WHEN 'year' THEN year(CAST(d AS TIMESTAMP))
     WHEN 'month' THEN month(CAST(d AS TIMESTAMP)) WHEN 'day' THEN day(CAST(d AS TIMESTAMP))
     WHEN 'hour' THEN hour(CAST(d AS TIMESTAMP)) WHEN 'minute' THEN minute(CAST(d AS TIMESTAMP))
-    WHEN 'second' THEN second(CAST(d AS TIMESTAMP)) END;
+    WHEN 'second' THEN second(CAST(d AS TIMESTAMP)) ELSE error('unknown unit ' || part) END;
 mc_trunc_date(d, part) AS CAST(date_trunc(mc_part(part), CAST(d AS DATE)) AS DATE);
 mc_trunc_time(d, part) AS left(strftime(CAST(d AS TIMESTAMP), '%Y-%m-%d %H:00:00'), CASE
     lower(part) WHEN 'year' THEN 4 WHEN 'month' THEN 7 WHEN 'day' THEN 10 WHEN 'hour' THEN 19
@@ -202,7 +202,7 @@ mc_regexp_substr(s, form) AS regexp_extract_all(s, form)[1], (s, form, start) AS
     regexp_extract_all(substr(s, start), form)[n];
 mc_url_encode(x) AS replace(replace(replace(url_encode(x), '%20', '+'), '%2A', '*'), '~', '%7E');
 mc_url_decode(x) AS url_decode(replace(x, '+', ' '));
-mc_bin(n) AS bin(n);
+mc_bin(n) AS bin(CAST(n AS BIGINT));
 mc_bit_count(n) AS bit_count(n);
 mc_e() AS exp(1);
 mc_uuid() AS CAST(uuid() AS VARCHAR);
@@ -228,13 +228,18 @@ mc_distinct(x) AS list_filter(x, lambda v, i: list_position(x, v) = i);
 mc_array_union(a, b) AS mc_distinct(list_concat(a, b));
 mc_array_except(a, b) AS list_filter(mc_distinct(a), lambda v: list_position(b, v) IS NULL);
 mc_array_intersect(a, b) AS list_filter(mc_distinct(a), lambda v: list_position(b, v) IS NOT NULL);
-mc_array_remove(x, value) AS list_filter(x, lambda v: v IS DISTINCT FROM value);
+mc_array_remove(x, value) AS CASE WHEN value IS NOT NULL THEN
+    list_filter(x, lambda v: v IS DISTINCT FROM value) END;
 mc_array_position(x, value) AS CASE WHEN x IS NOT NULL AND value IS NOT NULL THEN
     coalesce(list_position(x, value), 0) END;
 mc_array_repeat(value, n) AS list_transform(range(n), lambda i: value);
-mc_arrays_overlap(a, b) AS list_has_any(a, b);
-mc_slice(x, start, n) AS CASE WHEN start < 0 THEN list_slice(x, len(x) + start + 1, len(x) + start
-    + n) ELSE list_slice(x, start, start + n - 1) END;
+mc_arrays_overlap(a, b) AS CASE WHEN list_has_any(a, b) THEN true WHEN len(a) > 0 AND len(b) > 0
+    AND (list_count(a) < len(a) OR list_count(b) < len(b)) THEN NULL ELSE list_has_any(a, b) END;
+mc_array_distinct(x) AS mc_distinct(x);
+mc_slice(x, start, n) AS CASE WHEN start = 0 OR n < 0 THEN
+    error('SLICE requires a start other than 0 and a length of at least 0')
+    WHEN start < 0 THEN list_slice(x, len(x) + start + 1, len(x) + start + n)
+    ELSE list_slice(x, start, start + n - 1) END;
 mc_sequence(a, b) AS generate_series(a, b, CASE WHEN a <= b THEN 1 ELSE -1 END);
 mc_map_keys(x) AS map_keys(x);
 mc_map_values(x) AS map_values(x);

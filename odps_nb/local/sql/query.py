@@ -36,7 +36,7 @@ from odps_nb.local.sql.moments import PastVersion, check_no_range, moment_of
 from odps_nb.local.sql.refusals import QueryNames, unreadable
 from odps_nb.local.sql.session_times import place_times, unite
 from odps_nb.local.sql.times import SessionClock, constants_in_utc, spell_intervals
-from odps_nb.local.sql.trees import place_of
+from odps_nb.local.sql.trees import CALLED, place_of
 from odps_nb.local.sql.types_of_query import types_of
 from odps_nb.local.store.tables import StoredTable, View
 from odps_nb.schema import TypeCode
@@ -138,7 +138,8 @@ def _names_of(query: Any) -> QueryNames:
         elif isinstance(node, exp.Anonymous):
             functions.setdefault(node.name.casefold(), place_of(node))
         elif isinstance(node, exp.Func):
-            functions.setdefault(node.sql_name().casefold(), place_of(node))
+            for name in (node.sql_name(), node.meta.get(CALLED, "")):
+                functions.setdefault(name.casefold(), place_of(node))
     tables = (source.alias_or_name for source in query.find_all(exp.Table, exp.Subquery, exp.CTE))
     return QueryNames(columns, functions, known_tables=tuple(filter(None, tables)))
 
@@ -156,7 +157,7 @@ def _spell(query: Any) -> str:
     try:
         return spell(query)[0]
     except SqlglotError as error:
-        message = str(error).splitlines()[0].replace("in DuckDB", "in the embedded service")
+        message = str(error).splitlines()[0].replace("DuckDB", "the embedded service")
         advice = "rewrite the query, or run it in MaxCompute"
         raise errors.parse_failed(message, advice=advice) from None
     except RecursionError:

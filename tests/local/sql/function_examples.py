@@ -20,7 +20,7 @@ EXAMPLES: dict[str, tuple[tuple[str, Any], ...]] = {
     "asin": (("asin(1)", 1.5707963267948966), ("asin(0)", 0.0)),
     "atan": (("atan(1)", 0.7853981633974483), ("atan(-1)", -0.7853981633974483)),
     "atan2": (("atan2(0, 0)", 0.0), ("atan2(1, 1)", 0.7853981633974483)),
-    "bin": (("bin(12)", "1100"), ("bin(0)", "0"), ("bin(null)", None)),
+    "bin": (("bin(12)", "1100"), ("bin(0)", "0"), ("bin('5')", "101"), ("bin(null)", None)),
     "cbrt": (("cbrt(8)", 2.0), ("cbrt(null)", None)),
     "ceil": (("ceil(1.1)", 2), ("ceil(-1.1)", -1)),
     "cos": (("cos(0)", 1.0), ("cos(3.1415926/2)", 2.6794896585028633e-8)),
@@ -603,8 +603,9 @@ EXAMPLES: dict[str, tuple[tuple[str, Any], ...]] = {
         ("array_contains(array(1, 2), 3)", False),
     ),
     "array_distinct": (
-        ("sort_array(array_distinct(array(10, 20, 30, 30, 20, 10)))", [10, 20, 30]),
-        ("sort_array(array_distinct(array(2, 1, 2)))", [1, 2]),
+        ("array_distinct(array(10, 20, 30, 30, 20, 10))", [10, 20, 30]),
+        ("array_distinct(array(10, 20, 20, null, null, 30, 20, null))", [10, 20, None, 30]),
+        ("array_distinct(array(null, null))", [None]),
     ),
     "array_except": (
         ("sort_array(array_except(array(1, 1, 3, 3, 5, 5), array(1, 1, 2, 2, 3, 3)))", [5]),
@@ -627,6 +628,7 @@ EXAMPLES: dict[str, tuple[tuple[str, Any], ...]] = {
     "array_remove": (
         ("array_remove(array(3, 2, 1), 1)", [3, 2]),
         ("array_remove(array(3, 1, null), 1)", [3, None]),
+        ("array_remove(array(3, 1, null), null)", None),
     ),
     "array_repeat": (("array_repeat('123', 2)", ["123", "123"]), ("size(array_repeat(1, 3))", 3)),
     "array_sort": (
@@ -640,6 +642,8 @@ EXAMPLES: dict[str, tuple[tuple[str, Any], ...]] = {
     "arrays_overlap": (
         ("arrays_overlap(array(1, 2, 3), array(3, 4, 5))", True),
         ("arrays_overlap(array(1, 2), array(3))", False),
+        ("arrays_overlap(array(1, null), array(3))", None),
+        ("arrays_overlap(array(1, null), array(1))", True),
     ),
     "explode": (
         ("select explode(array(1, 2))", [1, 2]),

@@ -359,6 +359,11 @@ def test_a_column_list_matches_names_including_partition_columns(
         ("PARTITION (c, d) (d, a) SELECT 'D', 'A', 'C'", "lacks the partition column 'c'"),
         ("PARTITION (c, e) SELECT 'A', 'B', 'C', 'D'", "does not match the partition keys"),
         ("PARTITION (c, d) (a, c, d) SELECT 'A'", "wrong columns count 1 .* requires 3"),
+        (
+            "PARTITION (d, c) SELECT 'A', 'B', 'D', 'C'",
+            r"\(d, c\) is not in the order of the table",
+        ),
+        ("PARTITION (d, c) (b, a) SELECT 'B', 'A', 'D', 'C'", "is not in the order of the table"),
     ],
 )
 def test_a_column_list_with_other_names_is_refused(
