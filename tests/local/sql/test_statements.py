@@ -124,6 +124,24 @@ def test_an_insert_of_too_many_columns_changes_nothing(peer: Peer, new_table: Ne
     assert peer.read(name).num_rows == 0
 
 
+@pytest.mark.parametrize(
+    ("statement", "problem"),
+    [
+        ("CREATE TABLE never (b string) AS SELECT 1 AS a", "a column list in CREATE TABLE … AS"),
+        ("CREATE TABLE never PARTITIONED BY (p string) AS SELECT 1 AS a", "PARTITIONED BY in"),
+        ("CREATE TABLE never AS SELECT 1 AS a, 2 AS A", "the query returns two columns 'A'"),
+        ("CREATE TABLE never (a bigint) LIFECYCLE 0", "a lifecycle is a positive number of days"),
+        ("CREATE TABLE never (a bigint) LIFECYCLE -1", "a lifecycle is a positive number of days"),
+        ("ALTER TABLE never SET LIFECYCLE 0", "a lifecycle is a positive number of days"),
+    ],
+)
+def test_a_clause_of_create_table_that_would_be_ignored_is_refused(
+    peer: Peer, statement: str, problem: str
+) -> None:
+    with pytest.raises(ServiceError, match=problem):
+        peer.sql(f"{statement};")
+
+
 def test_a_table_is_created_from_a_query_or_like_another(peer: Peer) -> None:
     name = f"ctas{time.time_ns()}"
     peer.sql(f"CREATE TABLE {name} AS SELECT 1 AS a, 'x' AS b;")
