@@ -61,6 +61,35 @@ def test_a_column_that_is_requested_twice_is_refused(entry: ODPS) -> None:
         session._build_input_stream(0, 1, columns=["b", "b"])
 
 
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [
+        ("date", pa.array([2932897], pa.int32()).cast(pa.date32())),
+        ("date", pa.array([-719163], pa.int32()).cast(pa.date32())),
+        ("datetime", pa.array([253402300800000], pa.timestamp("ms"))),
+        ("array<date>", pa.array([[2932897]], pa.list_(pa.int32())).cast(pa.list_(pa.date32()))),
+    ],
+)
+def test_a_time_outside_the_years_1_to_9999_is_not_stored(
+    entry: ODPS, column: str, value: pa.Array
+) -> None:
+    table = entry.create_table(f"y{time.time_ns()}", f"v {column}")
+    session = TableTunnel(entry).create_upload_session(table)
+    with (
+        pytest.raises(ODPSError, match="before the year 1 or after the year 9999"),
+        session.open_arrow_writer(0) as writer,
+    ):
+        writer.write(pa.record_batch([value], names=["v"]))
+    assert session.get_block_list() == []
+
+
+@pytest.mark.parametrize("limit", ["-1", "x"])
+def test_a_preview_with_an_invalid_limit_is_refused(entry: ODPS, limit: str) -> None:
+    table = entry.create_table(f"p{time.time_ns()}", "a bigint")
+    with pytest.raises(ODPSError, match=f"limit is '{limit}'; it must be a number"):
+        TableTunnel(entry).open_preview_reader(table, limit=limit).read()
+
+
 # -- upserts ----------------------------------------------------------------------------------
 
 

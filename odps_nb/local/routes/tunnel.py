@@ -21,6 +21,7 @@ from odps_nb.local import errors
 from odps_nb.local.reading.plan import find_column
 from odps_nb.local.reading.row_stream import encode_stream, rebatch
 from odps_nb.local.rights import Right
+from odps_nb.local.routes.lists import number
 from odps_nb.local.routes.refused import refusing
 from odps_nb.local.routes.surface import Surface
 from odps_nb.local.routes.table import ALL, At, RequestContext, StreamAnswer
@@ -121,11 +122,10 @@ class Tunnel:
 
     def _preview(self, context: RequestContext) -> StreamAnswer:
         params = context.params
-        limit = params.get("limit", "")
         name = table_of(context)
         request = Preview(
             table=name,
-            limit=(int(limit) or None) if limit.isascii() and limit.isdigit() else None,
+            limit=number(context, "limit", 0) or None,
             partition=decode_partition(params["partition"]) if params.get("partition") else None,
             columns=tuple(c for c in params.get("columns", "").split(",") if c),
         )
