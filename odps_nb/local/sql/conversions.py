@@ -87,10 +87,10 @@ def check_casts(query: Any, types: Types) -> None:
 def convert(query: Any, types: Types, *, exact_values: bool = False) -> None:
     """Add explicit conversions in place. ``exact_values`` keeps numbers in VALUES as written."""
     for node in reversed(list(query.walk(bfs=False))):  # inner nodes first
-        if isinstance(node, ARITHMETIC):
+        if isinstance(node, (*ARITHMETIC, exp.IntDiv)):
             _compute(node, types)
-        elif isinstance(node, exp.Avg):
-            _average(node, types)
+        elif isinstance(node, (exp.Avg, exp.Sum)):
+            _aggregate(node, types)
         elif isinstance(node, exp.Cast):
             _cast(node, types)
         elif isinstance(node, (exp.Ceil, exp.Floor)):
@@ -121,6 +121,10 @@ def _keep_texts(node: Any, types: Types) -> None:
 
 def _compute(node: Any, types: Types) -> None:
     """Cast text operands of arithmetic to DOUBLE, and rewrite DECIMAL quotients and products."""
+    if isinstance(node, exp.IntDiv):
+        if {types.name(node.left), types.name(node.right)} & {*_REALS, *_TEXTS}:
+            raise errors.lacks("DIV of numbers that are not integers", is_sure=False)
+        return
     for operand, other in ((node.left, node.right), (node.right, node.left)):
         if types.name(operand) in _TEXTS and types.name(other) in _NUMBERS:
             wrap(operand, partial(_read_number, kind="DOUBLE"))
@@ -185,6 +189,14 @@ def _round_double(node: Any, types: Types) -> None:
     decimals = node.args.get("decimals") or exp.Literal.number(0)
     if types.name(node.this) in (*_WHOLE, "DOUBLE", "FLOAT", *_TEXTS):
         wrap(node, lambda rounding: call("mc_round", rounding.this, decimals))
+
+
+def _aggregate(node: Any, types: Types) -> None:
+    if types.name(node.this) in ("BOOLEAN", *_TIMES):  # DuckDB returns a count or a time
+        name = type(node).__name__.upper()
+        raise errors.semantic(f"{name} requires numbers", advice="write count_if or max instead")
+    if isinstance(node, exp.Avg):
+        _average(node, types)
 
 
 def _average(node: Any, types: Types) -> None:

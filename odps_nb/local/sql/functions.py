@@ -13,7 +13,7 @@ from odps_nb import sql_parser
 from odps_nb.local import errors
 from odps_nb.local.sql.function_table import FUNCTIONS, MISSING
 from odps_nb.local.sql.refusals import did_you_mean
-from odps_nb.local.sql.rewrites import REWRITES
+from odps_nb.local.sql.rewrites import REWRITES, check_fraction
 from odps_nb.local.sql.trees import CALLED, call, cast, place_of, wrap
 
 if TYPE_CHECKING:  # `types_of_query` uses the dialect
@@ -259,6 +259,7 @@ def _respell(query: Any) -> None:
         values = value.expressions if isinstance(value, exp.Distinct) else [value]
         if None in values or node.args.get("quantile") is None:
             raise errors.semantic("PERCENTILE requires a column and a fraction")
+        check_fraction(node, None)
         for argument in values:
             argument.replace(exp.cast(argument.copy(), "double"))
         node.replace(call("quantile_cont", node.this, node.args["quantile"]))

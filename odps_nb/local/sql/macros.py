@@ -51,7 +51,8 @@ mc_moved(t, n, part) AS list_transform([{'t': t, 'n': n, 'unit': mc_part(part)}]
     to_months(CAST(r.n * 3 AS INTEGER)) WHEN 'month' THEN to_months(CAST(r.n AS INTEGER)) WHEN
     'week' THEN to_days(CAST(r.n * 7 AS INTEGER)) WHEN 'day' THEN to_days(CAST(r.n AS INTEGER))
     WHEN 'hour' THEN to_hours(r.n) WHEN 'minute' THEN to_minutes(r.n) WHEN 'second' THEN
-    to_seconds(r.n) WHEN 'millisecond' THEN to_milliseconds(r.n) ELSE to_microseconds(r.n) END)[1];
+    to_seconds(r.n) WHEN 'millisecond' THEN to_milliseconds(r.n) WHEN 'microsecond' THEN
+    to_microseconds(r.n) END)[1];
 -- adding the difference keeps the digits below a microsecond
 mc_dateadd(d, n, part) AS mc_time(d) + (mc_moved(CAST(d AS TIMESTAMP), n, part) - CAST(d AS
     TIMESTAMP));
@@ -90,7 +91,7 @@ mc_dayofyear(d) AS dayofyear(mc_moment(d));
 mc_hour(d) AS hour(mc_moment(d));
 mc_minute(d) AS minute(mc_moment(d));
 mc_second(d) AS second(mc_moment(d));
-mc_isdate(x, form) AS try_strptime(x, form) IS NOT NULL;
+mc_isdate(x, form) AS CASE WHEN x IS NOT NULL THEN try_strptime(x, form) IS NOT NULL END;
 mc_unix_timestamp() AS CAST(epoch(get_current_timestamp()) AS BIGINT), (d) AS CAST(epoch(CAST(d
     AS TIMESTAMP)) AS BIGINT);
 mc_to_millis(d) AS epoch_ms(CAST(d AS TIMESTAMP));
@@ -226,8 +227,10 @@ mc_trunc(x, unit) AS coalesce(CAST(mc_exact(x) - mc_exact(x) % unit AS DOUBLE), 
     DOUBLE)));
 mc_distinct(x) AS list_filter(x, lambda v, i: list_position(x, v) = i);
 mc_array_union(a, b) AS mc_distinct(list_concat(a, b));
-mc_array_except(a, b) AS list_filter(mc_distinct(a), lambda v: list_position(b, v) IS NULL);
-mc_array_intersect(a, b) AS list_filter(mc_distinct(a), lambda v: list_position(b, v) IS NOT NULL);
+mc_array_except(a, b) AS CASE WHEN b IS NOT NULL THEN
+    list_filter(mc_distinct(a), lambda v: list_position(b, v) IS NULL) END;
+mc_array_intersect(a, b) AS CASE WHEN b IS NOT NULL THEN
+    list_filter(mc_distinct(a), lambda v: list_position(b, v) IS NOT NULL) END;
 mc_array_remove(x, value) AS CASE WHEN value IS NOT NULL THEN
     list_filter(x, lambda v: v IS DISTINCT FROM value) END;
 mc_array_position(x, value) AS CASE WHEN x IS NOT NULL AND value IS NOT NULL THEN
@@ -243,11 +246,13 @@ mc_slice(x, start, n) AS CASE WHEN start = 0 OR n < 0 THEN
 mc_sequence(a, b) AS generate_series(a, b, CASE WHEN a <= b THEN 1 ELSE -1 END);
 mc_map_keys(x) AS map_keys(x);
 mc_map_values(x) AS map_values(x);
-mc_map_concat(a, b) AS map_concat(a, b);
+mc_map_concat(a, b) AS CASE WHEN a IS NOT NULL AND b IS NOT NULL THEN map_concat(a, b) END;
 mc_map_entries(x) AS map_entries(x);
 mc_map_from_arrays(a, b) AS map(a, b);
-mc_pairs(s, one, two) AS map_from_entries(list_transform(string_split_regex(s, one), lambda p:
-    {'k': string_split_regex(p, two)[1], 'v': string_split_regex(p, two)[2]}));
+mc_split(s, pattern) AS CASE WHEN pattern IS NOT NULL THEN string_split_regex(s, pattern) END;
+mc_pairs(s, one, two) AS CASE WHEN one IS NOT NULL AND two IS NOT NULL THEN
+    map_from_entries(list_transform(string_split_regex(s, one), lambda p:
+    {'k': string_split_regex(p, two)[1], 'v': string_split_regex(p, two)[2]})) END;
 mc_str_to_map(s) AS mc_pairs(s, ',', '='), (s, one) AS mc_pairs(s, one, '='), (s, one, two) AS
     mc_pairs(s, one, two);
 mc_keyvalue(x, k) AS split_part(list_filter(string_split(x, ';'), lambda p: starts_with(p, k ||

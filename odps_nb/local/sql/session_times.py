@@ -135,7 +135,8 @@ class _Placing:
     def _keep_type(self, node: Any) -> None:
         """Cast the result of DATEDIFF, and of functions that keep a type (see `KEEPING`)."""
         name = node.name.upper() if isinstance(node, exp.Anonymous) and node.expressions else ""
-        if name in KEEPING and self._types.name(node.expressions[0]) in _TEXTS:
+        is_null = name in KEEPING and isinstance(node.expressions[0], exp.Null)
+        if is_null or (name in KEEPING and self._types.name(node.expressions[0]) in _TEXTS):
             wrap(node.expressions[0], partial(cast, name="TIMESTAMP"), typed=False)
         kind = _DUCK.get(self._types.name(node)) if name in (*KEEPING, "DATEDIFF") else None
         if kind is not None:

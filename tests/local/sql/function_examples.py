@@ -147,6 +147,8 @@ EXAMPLES: dict[str, tuple[tuple[str, Any], ...]] = {
             "2005-03-01 01:02:03.123456789",
         ),
         ("dateadd('2025-12-07 16:28:46', 1, 'hh')", "2025-12-07 17:28:46"),
+        ("dateadd(datetime '2005-02-28 00:00:00', 1, null)", None),
+        ("dateadd(null, 1, 'dd')", None),
     ),
     "datediff": (
         ("datediff(datetime '2006-01-01 00:00:00', datetime '2005-12-31 23:59:59', 'dd')", 1),
@@ -205,6 +207,7 @@ EXAMPLES: dict[str, tuple[tuple[str, Any], ...]] = {
     "isdate": (
         ("isdate('2021-10-11', 'yyyy-mm-dd')", True),
         ("isdate('2021-13-11', 'yyyy-mm-dd')", False),
+        ("isdate(null, 'yyyy-mm-dd')", None),
     ),
     "last_day": (
         ("last_day('2017-03-04')", "2017-03-31"),
@@ -375,6 +378,8 @@ EXAMPLES: dict[str, tuple[tuple[str, Any], ...]] = {
     "split": (
         ("split('a, b, c', ', ')", ["a", "b", "c"]),
         ("split('a1b2', '[0-9]')", ["a", "b", ""]),
+        ("split('a, b, c', null)", None),
+        ("split(null, ', ')", None),
     ),
     "split_part": (
         ("split_part('a,b,c,d', ',', 1)", "a"),
@@ -592,10 +597,12 @@ EXAMPLES: dict[str, tuple[tuple[str, Any], ...]] = {
         ("all_match(array(4, 5, 6), x -> x > 3)", True),
         ("all_match(array(), x -> x > 3)", True),
         ("all_match(array(1, 2), x -> x > 1)", False),
+        ("all_match(null, x -> x > 3)", None),
     ),
     "any_match": (
         ("any_match(array(1, 2, -10, 100), x -> x > 3)", True),
         ("any_match(array(), x -> x > 3)", False),
+        ("any_match(null, x -> x > 3)", None),
     ),
     "array": (("array(1, 2, 3)", [1, 2, 3]), ("array('a', null)", ["a", None])),
     "array_contains": (
@@ -610,10 +617,12 @@ EXAMPLES: dict[str, tuple[tuple[str, Any], ...]] = {
     "array_except": (
         ("sort_array(array_except(array(1, 1, 3, 3, 5, 5), array(1, 1, 2, 2, 3, 3)))", [5]),
         ("array_except(array(2, 1, 1, 2), array(2, 2))", [1]),
+        ("array_except(array(2, 1, 1, 2), null)", None),
     ),
     "array_intersect": (
         ("sort_array(array_intersect(array(1, 2, 3), array(1, 3, 5)))", [1, 3]),
         ("array_intersect(array(10, 20, 20), array(20, 20))", [20]),
+        ("array_intersect(array(10, 20, 20), null)", None),
     ),
     "array_join": (
         ("array_join(array(10, 20, 20, null), ',')", "10,20,20"),
@@ -662,6 +671,7 @@ EXAMPLES: dict[str, tuple[tuple[str, Any], ...]] = {
     "map_concat": (
         ("map_concat(map(1, 'a'), map(2, 'b'))", [(1, "a"), (2, "b")]),
         ("map_concat(map(1, 'a'), map(1, 'b'))[1]", "b"),
+        ("map_concat(map(1, 'a'), null)", None),
     ),
     "map_entries": (
         ("map_entries(map(1, 'a'))", [{"key": 1, "value": "a"}]),
@@ -706,6 +716,7 @@ EXAMPLES: dict[str, tuple[tuple[str, Any], ...]] = {
     "str_to_map": (
         ("str_to_map('test1&1-test2&2', '-', '&')", [("test1", "1"), ("test2", "2")]),
         ("str_to_map('a=1,b=2')", [("a", "1"), ("b", "2")]),
+        ("str_to_map('a=1,b=2', ',', null)", None),
         ("str_to_map('test1.1,test2.2', ',', '\\\\.')['test2']", "2"),
     ),
     "struct": (

@@ -146,6 +146,18 @@ def no_table(*_: Any) -> Any:
         ("from_unixtime(0, 'k')", "'k' in FROM_UNIXTIME"),
         ("datepart(getdate(), 'week')", "unknown unit week"),
         ("slice(array(1), 0, 1)", "SLICE requires"),
+        ("7.9 div 2", "DIV of numbers that are not integers"),
+        ("7BD div 2", "DIV of numbers that are not integers"),
+        ("'7.9' div 2", "DIV of numbers that are not integers"),
+        ("sum(x) from values (true) t (x)", "SUM requires numbers"),
+        ("avg(x) from values (date '2024-01-01') t (x)", "AVG requires numbers"),
+        *(
+            (
+                f"{name}(x, -0.1) from values (1) t (x)",
+                "fraction of a percentile is between 0 and 1",
+            )
+            for name in ("percentile", "percentile_approx")
+        ),
         ("slice(array(1), 1, -1)", "SLICE requires"),
     ],
 )
