@@ -41,7 +41,9 @@ mc_offset(zone) AS TRY_CAST(regexp_replace(replace(regexp_extract(zone,
 mc_current_timestamp_ntz() AS date_trunc('millisecond', timezone('UTC', get_current_timestamp())),
     (zone) AS date_trunc('millisecond', timezone(CASE WHEN mc_offset(zone) IS NULL THEN zone ELSE
     'UTC' END, get_current_timestamp())) + coalesce(mc_offset(zone), INTERVAL 0 SECOND);
-mc_from_unixtime(n) AS CAST(make_timestamp(CAST(n AS BIGINT) * 1000000) AS TIMESTAMP_MS);
+-- an amount is a BIGINT, so fractions are dropped
+mc_delta(n) AS CAST(trunc(CAST(n AS DOUBLE)) AS BIGINT);
+mc_from_unixtime(n) AS CAST(make_timestamp(mc_delta(n) * 1000000) AS TIMESTAMP_MS);
 mc_datediff(a, b) AS date_diff('day', CAST(b AS DATE), CAST(a AS DATE)), (a, b, part) AS
     CASE WHEN lower(part) = 'isoweek' OR starts_with(lower(part), 'week') THEN date_diff('day',
     mc_datetrunc(b, part), mc_datetrunc(a, part)) // 7 ELSE date_diff(mc_part(part), CAST(b AS
@@ -54,11 +56,12 @@ mc_moved(t, n, part) AS list_transform([{'t': t, 'n': n, 'unit': mc_part(part)}]
     to_seconds(r.n) WHEN 'millisecond' THEN to_milliseconds(r.n) WHEN 'microsecond' THEN
     to_microseconds(r.n) END)[1];
 -- adding the difference keeps the digits below a microsecond
-mc_dateadd(d, n, part) AS mc_time(d) + (mc_moved(CAST(d AS TIMESTAMP), n, part) - CAST(d AS
-    TIMESTAMP));
-mc_date_add(d, n) AS CAST(d AS DATE) + CAST(n AS INTEGER);
-mc_date_sub(d, n) AS CAST(d AS DATE) - CAST(n AS INTEGER);
-mc_add_months(d, n) AS CAST(mc_day_of(d) + to_months(CAST(n AS INTEGER)) AS DATE)::VARCHAR;
+mc_dateadd(d, n, part) AS mc_time(d) + (mc_moved(CAST(d AS TIMESTAMP), mc_delta(n), part) - CAST(d
+    AS TIMESTAMP));
+mc_date_add(d, n) AS CAST(d AS DATE) + CAST(mc_delta(n) AS INTEGER);
+mc_date_sub(d, n) AS CAST(d AS DATE) - CAST(mc_delta(n) AS INTEGER);
+mc_add_months(d, n) AS CAST(mc_day_of(d) + to_months(CAST(mc_delta(n) AS INTEGER)) AS
+    DATE)::VARCHAR;
 mc_last_day(d) AS CAST(last_day(mc_day_of(d)) AS VARCHAR);
 mc_next_day(d, day) AS CAST(mc_day_of(d) + CAST((list_position(['MO', 'TU', 'WE', 'TH', 'FR', 'SA',
     'SU'], upper(left(day, 2))) - isodow(mc_day_of(d)) + 6) % 7 + 1 AS INTEGER) AS VARCHAR);

@@ -91,6 +91,7 @@ EXAMPLES: dict[str, tuple[tuple[str, Any], ...]] = {
         ("add_months(date '2021-11-30', 3)", "2022-02-28"),
         ("add_months(datetime '2017-01-31 01:02:03', 1)", "2017-02-28"),
         ("add_months('2017-02-14', null)", None),
+        ("add_months('2017-02-14', 1.9)", "2017-03-14"),
     ),
     "current_date": (
         ("current_date() > date '2020-01-01'", True),
@@ -110,11 +111,14 @@ EXAMPLES: dict[str, tuple[tuple[str, Any], ...]] = {
     "current_timezone": (("current_timezone()", "UTC"), ("current_timezone() = 'UTC'", True)),
     "date_add": (
         ("date_add('2005-03-01', 1)", "2005-03-02"),
+        ("date_add('2005-03-01', 1.9)", "2005-03-02"),
+        ("date_add('2005-03-01', '1')", "2005-03-02"),
         ("date_add(date '2005-02-28', 1)", "2005-03-01"),
         ("date_add(datetime '2005-02-28 00:00:00', -1)", "2005-02-27"),
     ),
     "date_sub": (
         ("date_sub('2005-03-01', 1)", "2005-02-28"),
+        ("date_sub('2005-03-01', 1.9)", "2005-02-28"),
         ("date_sub(date '2005-03-01', -1)", "2005-03-02"),
     ),
     "date_format": (
@@ -149,6 +153,8 @@ EXAMPLES: dict[str, tuple[tuple[str, Any], ...]] = {
         ("dateadd('2025-12-07 16:28:46', 1, 'hh')", "2025-12-07 17:28:46"),
         ("dateadd(datetime '2005-02-28 00:00:00', 1, null)", None),
         ("dateadd(null, 1, 'dd')", None),
+        ("dateadd(datetime '2005-02-28 00:00:00', 1.9, 'dd')", "2005-03-01 00:00:00"),
+        ("dateadd(datetime '2005-02-28 00:00:00', '1', 'hh')", "2005-02-28 01:00:00"),
     ),
     "datediff": (
         ("datediff(datetime '2006-01-01 00:00:00', datetime '2005-12-31 23:59:59', 'dd')", 1),
@@ -201,6 +207,7 @@ EXAMPLES: dict[str, tuple[tuple[str, Any], ...]] = {
         ("from_unixtime(123456789)", "1973-11-29 21:33:09"),
         ("from_unixtime(0)", "1970-01-01 00:00:00"),
         ("from_unixtime(null)", None),
+        ("from_unixtime(1.9)", "1970-01-01 00:00:01"),
     ),
     "getdate": (("getdate() > datetime '2020-01-01 00:00:00'", True), ("getdate() is null", False)),
     "hour": (("hour('2014-09-01 12:00:00')", 12), ("hour(datetime '2014-09-01 23:59:59')", 23)),
