@@ -52,6 +52,12 @@ class Types:
         kind = self._of(node)
         return type_name(kind.expressions[0]) if type_name(kind) in ("ARRAY", "LIST") else ""
 
+    def holds_instant(self, node: Any) -> bool:
+        """Return whether a node's type is or contains DATETIME or TIMESTAMP."""
+        kind = self._of(node)
+        inner = kind.find_all(exp.DataType) if isinstance(kind, exp.DataType) else ()
+        return any(part.is_type("datetime", "timestamp") for part in inner)
+
     def decimal(self, node: Any) -> Digits | None:
         """Return the precision and scale of a DECIMAL, or those required to hold an integer."""
         if isinstance(node, (exp.Paren, exp.Neg)):

@@ -294,6 +294,13 @@ def test_a_date_becomes_the_midnight_of_the_session(
         assert column.cast(pa.timestamp("us")).to_pylist() == [instant("2024-07-01 00:00:00", zone)]
 
 
+@pytest.mark.parametrize("value", ["named_struct('a', getdate())", "map('a', getdate())"])
+def test_nested_times_become_json_only_in_utc(peer: Peer, value: str) -> None:
+    assert peer.query(f"SELECT to_json({value});").num_rows == 1
+    with pytest.raises(QueryError, match="TO_JSON of nested times outside UTC"):
+        peer.query(f"SELECT to_json({value});", in_zone("Asia/Shanghai"))
+
+
 def test_an_unknown_zone_is_named(peer: Peer) -> None:
     with pytest.raises(QueryError, match="no time zone 'Asia/Shangai'") as caught:
         peer.sql("SELECT 1;", in_zone("Asia/Shangai"))
