@@ -38,6 +38,58 @@ def test_bare_decimals_are_unchanged_by_arrow_writes_and_reads(entry: ODPS) -> N
     assert types == ["decimal(38,18)", "array<decimal(38,18)>"]
 
 
+@pytest.mark.parametrize("columns", [["c", "b"], ["b", "c"], ["c", "a"], ["b"]])
+@pytest.mark.parametrize("arrow", [False, True])
+def test_columns_are_read_in_the_requested_order(
+    entry: ODPS, columns: list[str], arrow: bool
+) -> None:
+    """The stock client numbers the fields of a row by its request, those of Arrow by the table."""
+    table = entry.create_table(f"o{time.time_ns()}", "a bigint, b string, c string")
+    entry.write_table(table, [[1, "b", "c"]])
+    instance = entry.execute_sql(f"select * from {table.name}")
+    expected = {column: {"a": 1}.get(column, column) for column in columns}
+    with table.open_reader(columns=columns, arrow=arrow) as reader:
+        assert reader.to_pandas().to_dict("records") == [expected]
+    with instance.open_reader(tunnel=True, columns=columns, arrow=arrow) as reader:
+        assert reader.to_pandas().to_dict("records") == [expected]
+
+
+def test_a_column_that_is_requested_twice_is_refused(entry: ODPS) -> None:
+    table = entry.create_table(f"o{time.time_ns()}", "a bigint, b string")
+    session = TableTunnel(entry).create_download_session(table)
+    with pytest.raises(ODPSError, match="a column is requested twice: b, b"):
+        session._build_input_stream(0, 1, columns=["b", "b"])
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [
+        ("date", pa.array([2932897], pa.int32()).cast(pa.date32())),
+        ("date", pa.array([-719163], pa.int32()).cast(pa.date32())),
+        ("datetime", pa.array([253402300800000], pa.timestamp("ms"))),
+        ("array<date>", pa.array([[2932897]], pa.list_(pa.int32())).cast(pa.list_(pa.date32()))),
+    ],
+)
+def test_a_time_outside_the_years_1_to_9999_is_not_stored(
+    entry: ODPS, column: str, value: pa.Array
+) -> None:
+    table = entry.create_table(f"y{time.time_ns()}", f"v {column}")
+    session = TableTunnel(entry).create_upload_session(table)
+    with (
+        pytest.raises(ODPSError, match="before the year 1 or after the year 9999"),
+        session.open_arrow_writer(0) as writer,
+    ):
+        writer.write(pa.record_batch([value], names=["v"]))
+    assert session.get_block_list() == []
+
+
+@pytest.mark.parametrize("limit", ["-1", "x"])
+def test_a_preview_with_an_invalid_limit_is_refused(entry: ODPS, limit: str) -> None:
+    table = entry.create_table(f"p{time.time_ns()}", "a bigint")
+    with pytest.raises(ODPSError, match=f"limit is '{limit}'; it must be a number"):
+        TableTunnel(entry).open_preview_reader(table, limit=limit).read()
+
+
 # -- upserts ----------------------------------------------------------------------------------
 
 

@@ -26,6 +26,7 @@ PATIENCE = 0.5
 CSV_ROWS = 10_000
 # Task states for each instance state; instances of this service are never suspended.
 _STATES = {"Running": (RUNNING,), "Terminated": (SUCCESS, FAILED, CANCELLED), "Suspended": ("",)}
+_DATES = re.compile(r"(-?\d{1,15})?:(-?\d{1,15})?", re.ASCII)
 
 
 class InstanceRoutes:
@@ -57,14 +58,19 @@ class InstanceRoutes:
 
     def _listed(self, context: RequestContext) -> Response:
         params = context.params
-        since, _, until = params.get("daterange", "").partition(":")
+        status, dates = params.get("status", ""), params.get("daterange", ":")
+        between = _DATES.fullmatch(dates)
+        if between is None:
+            raise errors.invalid(f"daterange is {dates[:40]!r}; write it as seconds: from:to")
+        if status and status.capitalize() not in _STATES:
+            raise errors.invalid(f"{status[:40]!r} is not a status: {', '.join(_STATES)}")
         skip, most = page_range(context)
         instances = self._service.instances.listed(
             context.path["project"],
             owner=context.access_id if params.get("onlyowner") == "yes" else None,
-            status=_STATES.get(params.get("status", ""), ()),
-            since=_number(since),
-            until=_number(until),
+            status=_STATES.get(status.capitalize(), ()),
+            since=int(between[1]) if between[1] else None,
+            until=int(between[2]) if between[2] else None,
             skip=skip,
             limit=most + 1,
         )
@@ -222,7 +228,3 @@ def _listed_instance(instance: Instance) -> str:
         "Status": "Terminated" if instance.is_over else "Running",
     }
     return element("Instance", (element(name, text) for name, text in facts.items()))
-
-
-def _number(text: str | None) -> int | None:
-    return int(text) if text and text.isascii() and text.isdigit() else None

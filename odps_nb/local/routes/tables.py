@@ -11,7 +11,7 @@ from starlette.responses import Response
 from odps_nb.local import errors
 from odps_nb.local.rights import Right
 from odps_nb.local.routes.csv_text import csv_text
-from odps_nb.local.routes.lists import page_of
+from odps_nb.local.routes.lists import number, page_of
 from odps_nb.local.routes.table import XML, At, RequestContext, To, listing, reply
 from odps_nb.local.service import Service
 from odps_nb.local.store.tables import MATERIALIZED, TABLE_TYPES, VIEW, Partition, StoredTable
@@ -144,12 +144,12 @@ class TableRoutes:
         """Handle ``table.head``: return the first rows as CSV."""
         params = context.params
         schema = params.get("schema_name") or params.get("curr_schema") or None
-        named, lines = params.get("partition"), params.get("linenum", "")
+        named = params.get("partition")
         request = Preview(
             table=TableName(
                 project=context.path["project"], schema=schema, table=context.path["table"]
             ),
-            limit=int(lines) or HEAD_ROWS if lines.isdigit() else HEAD_ROWS,
+            limit=number(context, "linenum", 0) or HEAD_ROWS,
             partition=decode_partition(named, quoted=True) if named else None,
             columns=tuple(c for c in params.get("cols", "").split(",") if c),
         )

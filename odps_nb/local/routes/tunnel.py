@@ -21,6 +21,7 @@ from odps_nb.local import errors
 from odps_nb.local.reading.plan import find_column
 from odps_nb.local.reading.row_stream import encode_stream, rebatch
 from odps_nb.local.rights import Right
+from odps_nb.local.routes.lists import number
 from odps_nb.local.routes.refused import refusing
 from odps_nb.local.routes.surface import Surface
 from odps_nb.local.routes.table import ALL, At, RequestContext, StreamAnswer
@@ -121,11 +122,10 @@ class Tunnel:
 
     def _preview(self, context: RequestContext) -> StreamAnswer:
         params = context.params
-        limit = params.get("limit", "")
         name = table_of(context)
         request = Preview(
             table=name,
-            limit=(int(limit) or None) if limit.isascii() and limit.isdigit() else None,
+            limit=number(context, "limit", 0) or None,
             partition=decode_partition(params["partition"]) if params.get("partition") else None,
             columns=tuple(c for c in params.get("columns", "").split(",") if c),
         )
@@ -232,12 +232,20 @@ def _row_range(params: dict[str, str]) -> tuple[int, int]:
 
 
 def _columns(params: dict[str, str], schema: TableSchema) -> tuple[Column, ...]:
-    """Return the requested columns in table order, which determines their field numbers."""
+    """Return the requested columns in the order of the stream's fields.
+
+    Rows number their fields in the requested order (record readers of pyodps and Java); Arrow
+    streams keep the order of the table (Arrow reader of pyodps).
+    """
     names = [name for name in params.get("columns", "").split(",") if name]
     if not names:
         return schema.columns
-    requested = [find_column(schema, name) for name in names]
-    return tuple(column for column in schema.columns if column in requested)
+    requested = tuple(find_column(schema, name) for name in names)
+    if len(set(requested)) < len(requested):
+        raise errors.invalid(f"a column is requested twice: {', '.join(names)[:100]}")
+    if "arrow" in params:
+        return tuple(column for column in schema.columns if column in requested)
+    return requested
 
 
 def _download_json(

@@ -30,6 +30,7 @@ from odps_nb.local.sql.trees import (
     leaves,
     looked_up,
     operands,
+    place_of,
     type_name,
     wrap,
 )
@@ -47,17 +48,49 @@ _BYTES = ("BINARY", "VARBINARY")
 _REALS = ("DOUBLE", "FLOAT", "DECIMAL")
 _WHOLE = ("TINYINT", "SMALLINT", "INT", "BIGINT")
 _NUMBERS = (*_WHOLE, *_REALS, *_TEXTS)
+_TIMES = ("DATE", "DATETIME", "TIMESTAMP", "TIMESTAMPNTZ")
+_FAMILIES = {
+    **dict.fromkeys((*_WHOLE, *_REALS), "number"),
+    **dict.fromkeys(_TEXTS, "text"),
+    **dict.fromkeys(_BYTES, "bytes"),
+    **dict.fromkeys(_TIMES, "time"),
+    **{"BOOLEAN": "boolean", "ARRAY": "array", "LIST": "array", "MAP": "map", "STRUCT": "struct"},
+}
+_RELATED = (
+    *({"text", family} for family in ("number", "bytes", "time", "boolean")),
+    {"number", "boolean"},
+)
+_SPELLED = {"TEXT": "STRING", "VARCHAR": "STRING", "TIMESTAMPNTZ": "TIMESTAMP_NTZ", "LIST": "ARRAY"}
 _DATE = re.compile(r"\d{4}-\d\d?-\d\d?")
-_COMPARED = (*COMPARISONS, exp.Between, exp.In, exp.Case, exp.DecodeCase)
+_COMPARED = (
+    *(*COMPARISONS, exp.Between, exp.In, exp.Case, exp.DecodeCase),
+    *(exp.Greatest, exp.Least),
+)
+
+
+def check_casts(query: Any, types: Types) -> None:
+    """Raise 400 for casts that MaxCompute refuses (manual: CAST), where DuckDB returns NULL."""
+    for node in query.find_all(exp.Cast):
+        names = types.name(node.this), type_name(node.to)
+        families = {family for family in map(_FAMILIES.get, names) if family is not None}
+        if len(families) == 2 and families not in _RELATED:
+            source, target = (_SPELLED.get(name, name) for name in names)
+            raise errors.semantic(
+                f"{source} cannot be cast to {target}",
+                at=place_of(node),
+                advice="for seconds since 1970, use from_unixtime() and unix_timestamp()"
+                if families == {"number", "time"}
+                else "cast only between related types",
+            )
 
 
 def convert(query: Any, types: Types, *, exact_values: bool = False) -> None:
     """Add explicit conversions in place. ``exact_values`` keeps numbers in VALUES as written."""
     for node in reversed(list(query.walk(bfs=False))):  # inner nodes first
-        if isinstance(node, ARITHMETIC):
+        if isinstance(node, (*ARITHMETIC, exp.IntDiv)):
             _compute(node, types)
-        elif isinstance(node, exp.Avg):
-            _average(node, types)
+        elif isinstance(node, (exp.Avg, exp.Sum)):
+            _aggregate(node, types)
         elif isinstance(node, exp.Cast):
             _cast(node, types)
         elif isinstance(node, (exp.Ceil, exp.Floor)):
@@ -70,13 +103,31 @@ def convert(query: Any, types: Types, *, exact_values: bool = False) -> None:
             _compare(node, types)
         elif isinstance(node, exp.Like) and not isinstance(node.parent, exp.Escape):
             wrap(node, lambda like: exp.Escape(this=like, expression=exp.Literal.string("\\")))
+        _keep_texts(node, types)
+
+
+def _keep_texts(node: Any, types: Types) -> None:
+    """Cast text constants beside numbers to STRING; DuckDB would round them to whole numbers."""
+    columns: list[Any] = [node.expressions] if isinstance(node, exp.Array) else [choices(node)]
+    if isinstance(node, exp.Values):
+        columns = list(zip(*(row.expressions for row in node.expressions), strict=False))
+    for values in columns:
+        names = {types.name(value) for value in values}
+        if names & set(_TEXTS) and names & {*_WHOLE, *_REALS}:
+            for value in values:
+                if value.is_string:
+                    wrap(value, lambda text: cast(text, "TEXT"))
 
 
 def _compute(node: Any, types: Types) -> None:
     """Cast text operands of arithmetic to DOUBLE, and rewrite DECIMAL quotients and products."""
+    if isinstance(node, exp.IntDiv):
+        if {types.name(node.left), types.name(node.right)} & {*_REALS, *_TEXTS}:
+            raise errors.lacks("DIV of numbers that are not integers", is_sure=False)
+        return
     for operand, other in ((node.left, node.right), (node.right, node.left)):
         if types.name(operand) in _TEXTS and types.name(other) in _NUMBERS:
-            wrap(operand, lambda text: cast(text, "DOUBLE"))
+            wrap(operand, partial(_read_number, kind="DOUBLE"))
     if not isinstance(node, (exp.Div, exp.Mul)):
         return
     left, right = types.decimal(node.left), types.decimal(node.right)
@@ -91,6 +142,10 @@ def _compute(node: Any, types: Types) -> None:
     else:
         return
     wrap(node, lambda _: replacement)
+
+
+def _read_number(text: Any, kind: str) -> Any:
+    return exp.cast(call("mc_read_number", text), kind)
 
 
 def _compare(node: Any, types: Types) -> None:
@@ -108,7 +163,7 @@ def _compare(node: Any, types: Types) -> None:
             continue
         for value in values:
             if types.name(value) in _TEXTS:
-                wrap(value, partial(exp.cast, to=kind))
+                wrap(value, partial(_read_number, kind=kind))
 
 
 def _refuse_bare_dates(values: Sequence[Any]) -> None:
@@ -124,7 +179,7 @@ def _refuse_bare_dates(values: Sequence[Any]) -> None:
 def _round(node: Any, types: Types) -> None:
     """Cast the result of CEIL and FLOOR to BIGINT, and a text argument to DOUBLE."""
     if types.name(node.this) in _TEXTS:
-        wrap(node.this, lambda text: cast(text, "DOUBLE"))
+        wrap(node.this, partial(_read_number, kind="DOUBLE"))
     if node.args.get("decimals") is None:
         wrap(node, lambda rounding: cast(rounding, "BIGINT"))
 
@@ -134,6 +189,14 @@ def _round_double(node: Any, types: Types) -> None:
     decimals = node.args.get("decimals") or exp.Literal.number(0)
     if types.name(node.this) in (*_WHOLE, "DOUBLE", "FLOAT", *_TEXTS):
         wrap(node, lambda rounding: call("mc_round", rounding.this, decimals))
+
+
+def _aggregate(node: Any, types: Types) -> None:
+    if types.name(node.this) in ("BOOLEAN", *_TIMES):  # DuckDB returns a count or a time
+        name = type(node).__name__.upper()
+        raise errors.semantic(f"{name} requires numbers", advice="write count_if or max instead")
+    if isinstance(node, exp.Avg):
+        _average(node, types)
 
 
 def _average(node: Any, types: Types) -> None:
@@ -165,6 +228,8 @@ def _cast(node: Any, types: Types) -> None:
         node.set("to", exp.DataType(this=exp.DataType.Type.TIMESTAMP_MS))
     elif type_name(target) in _WHOLE and source in (*_REALS, *_TEXTS):
         function = "mc_cut" if source in _REALS else "mc_whole"
+    elif source in _TEXTS and type_name(target) in (*_REALS, "DATE"):
+        function = "mc_date" if type_name(target) == "DATE" else "mc_number"
     elif type_name(target) in _TEXTS and source in _BYTES:
         function = "decode"
     elif type_name(target) in _BYTES and source in _TEXTS:

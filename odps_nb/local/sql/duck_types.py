@@ -12,7 +12,7 @@ import pyarrow.types as pt
 from odps_nb.arrow.types import ARROW_TYPES
 from odps_nb.local import errors
 from odps_nb.local.duck import duck_quoted
-from odps_nb.local.store.arrow_types import arrow_type
+from odps_nb.local.store.arrow_types import arrow_type, check_years
 from odps_nb.schema import (
     ArrayType,
     DecimalType,
@@ -93,6 +93,7 @@ def _from_arrow(arrow: pa.DataType) -> OdpsType:
 
 def result_array(array: pa.Array, odps: OdpsType) -> pa.Array:
     """Convert a result column to its stored type."""
+    check_years(array, "the result")
     target = arrow_type(odps)
     if array.type.equals(target):
         return array

@@ -18,7 +18,7 @@ _TEXT = """
 parser -: abs cast ceil floor mod round sum avg min max count count_if any_value median
 parser -: max_by min_by collect_list collect_set percentile percentile_approx first_value last_value
 parser -: lag lead nth_value coalesce greatest least if ifnull nvl nvl2 nullif decode exists concat
-parser -: array array_distinct array_max array_min array_sort sort_array filter transform flatten
+parser -: array array_max array_min array_sort sort_array filter transform flatten
 parser -: map map_from_entries named_struct struct explode posexplode
 parser -: current_date current_timestamp current_timezone date_trunc unhex encode unbase64 split
 parser -: stddev_pop var_pop var_samp corr covar_pop covar_samp approx_distinct bitwise_and_agg
@@ -31,7 +31,8 @@ parser BOOLEAN: array_contains isnan
 parser TEXT: base64 chr concat_ws date_format get_json_object hex initcap lower lpad ltrim md5
 parser TEXT: array_join regexp_extract regexp_replace repeat replace rpad rtrim sha sha1 sha2 space
 parser TEXT: to_json translate trim upper
-macro 1: array_except array_intersect array_remove array_union map_concat negative positive slice
+macro 1: array_distinct array_except array_intersect array_remove array_union map_concat negative
+macro 1: positive slice
 macro -: array_repeat dateadd datediff datetrunc map_entries map_from_arrays map_keys map_values
 macro -: shiftleft shiftright str_to_map wm_concat
 macro DOUBLE: e ln log log10 log2 months_between sqrt

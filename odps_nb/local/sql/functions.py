@@ -13,7 +13,7 @@ from odps_nb import sql_parser
 from odps_nb.local import errors
 from odps_nb.local.sql.function_table import FUNCTIONS, MISSING
 from odps_nb.local.sql.refusals import did_you_mean
-from odps_nb.local.sql.rewrites import REWRITES
+from odps_nb.local.sql.rewrites import REWRITES, check_fraction
 from odps_nb.local.sql.trees import CALLED, call, cast, place_of, wrap
 
 if TYPE_CHECKING:  # `types_of_query` uses the dialect
@@ -68,6 +68,7 @@ _CONSTANT = {
     "date_format": (slice(1, 2), "format"),
     "date_trunc": (slice(1), "unit"),
     "encode": (slice(1, 2), "encoding"),
+    "from_unixtime": (slice(1, 2), "format"),
     "regexp_extract": (slice(2, 3), "number of a group"),
     "regexp_instr": (slice(4, 5), "return option"),
     "round": (slice(1, 2), "number of decimal places"),
@@ -75,12 +76,19 @@ _CONSTANT = {
 }
 _VARYING = "odps_nb_varying"
 """Item of `meta` with the description of an argument that has to be constant and is not."""
+_MISREAD = "odps_nb_misread"
+"""Item of `meta` with an unknown unit or part of a format (see `_misread`)."""
 
 
 def _build(name: str, make: Callable[..., Any], arguments: list[Any], dialect: Any) -> Any:
     """Return the node of a call, marked with the name of the function."""
+    unknown = _misread(name, arguments)
     positions, what = _CONSTANT.get(name, (slice(0), ""))
-    varies = any(argument.find(exp.Column, exp.Subquery) for argument in arguments[positions])
+    varies = any(
+        argument.find(exp.Column, exp.Subquery)
+        or (what == "format" and not isinstance(argument, (exp.Literal, exp.Null)))
+        for argument in arguments[positions]
+    )
     try:
         node = make(arguments)
     except TypeError:  # as in sqlglot: some builders need the dialect
@@ -88,7 +96,28 @@ def _build(name: str, make: Callable[..., Any], arguments: list[Any], dialect: A
     node.meta[CALLED] = name
     if varies:
         node.meta[_VARYING] = what
+    if unknown:
+        node.meta[_MISREAD] = unknown
     return node
+
+
+_UNITS = re.compile("year|quarter|month|week|day|hour|minute|second")
+_PARTS = re.compile(
+    "y|yy|yyyy|Y|YY|YYYY|M{1,4}|dd?|D|HH?|hh?|mm?|ss?|SSS|SSSSSS|a|E{1,4}"  # of `date_format`
+)
+_TOKEN = re.compile(r"([A-Za-z'])\1*")
+
+
+def _misread(name: str, arguments: list[Any]) -> str:
+    """Return the first unit or part of a format that the embedded service would misread."""
+    if name == "date_trunc":
+        words, known = [unit.name.lower() for unit in arguments[:1] if unit.is_string], _UNITS
+    elif name in ("date_format", "from_unixtime") and len(arguments) == 2:
+        form = arguments[1].name if arguments[1].is_string else ""
+        words, known = [match[0] for match in _TOKEN.finditer(form)], _PARTS
+    else:
+        return ""
+    return next((word for word in words if not known.fullmatch(word)), "")
 
 
 def _rules(hive: dict[str, Any]) -> dict[str, Any]:
@@ -143,6 +172,12 @@ def check_functions(query: Any) -> None:
         if (what := node.meta.get(_VARYING)) is not None:
             name = node.meta[CALLED].upper()
             raise errors.semantic(f"{name} requires a constant {what}", at=place_of(node))
+        if (word := node.meta.get(_MISREAD)) is not None:
+            name = node.meta[CALLED].upper()
+            raise errors.lacks(f"{word!r} in {name}", is_sure=False, at=place_of(node))
+    for node in query.find_all(exp.Extract):
+        if not _UNITS.fullmatch(unit := node.name.lower()):
+            raise errors.lacks(f"{unit.upper()} in EXTRACT", is_sure=False, at=place_of(node))
     for node in query.find_all(exp.Anonymous):
         name = node.name.lower()
         if name in _INTERNAL or node.find_ancestor(exp.Hint) is not None:
@@ -224,6 +259,7 @@ def _respell(query: Any) -> None:
         values = value.expressions if isinstance(value, exp.Distinct) else [value]
         if None in values or node.args.get("quantile") is None:
             raise errors.semantic("PERCENTILE requires a column and a fraction")
+        check_fraction(node, None)
         for argument in values:
             argument.replace(exp.cast(argument.copy(), "double"))
         node.replace(call("quantile_cont", node.this, node.args["quantile"]))

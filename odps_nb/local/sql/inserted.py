@@ -80,6 +80,13 @@ def insert_target(table: StoredTable, statement: Insert) -> InsertTarget:
     fixed_keys, named = {key for key, _ in spec}, {key for key, _ in full_spec}
     free = [c for c in table.schema.partition_columns if c.name not in fixed_keys]
     dynamic = tuple(c for c in free if c.generated is None or c.name in named)
+    in_clause = [key.casefold() for key, value in statement.partition if value is None]
+    in_table = [column.name.casefold() for column in dynamic if column.name in named]
+    if in_clause != in_table and not {*in_table} <= {name.casefold() for name in statement.columns}:
+        raise errors.semantic(
+            f"PARTITION ({', '.join(in_clause)}) is not in the order of the table",
+            advice=f"write PARTITION ({', '.join(in_table)}), and its values in this order",
+        )
     if statement.columns:
         return InsertTarget(
             spec=spec, columns=_listed(table, statement.columns, spec, dynamic, named)
@@ -170,12 +177,18 @@ def converted(
         )
     count = len(fed) if query.has_star else 0  # without a star, `convert_rows` converts the values
     names = [f"c{i}" for i in range(len(fed))]
+    kinds = [query.kind(i, count) for i in range(len(fed))]
     casts = [
-        f"{_cast(name, column, spelled, place, query.kind(i, count))} AS {name}"
-        for i, (name, column, spelled) in enumerate(zip(names, fed, described.types, strict=False))
+        f"{_cast(_read(name, column, spelled), column, spelled, place, kind)} AS {name}"
+        for name, column, spelled, kind in zip(names, fed, described.types, kinds, strict=False)
     ]
     shown, columns = ", ".join([*casts, *number]), ", ".join([*names, *number])
     return f"SELECT {shown} FROM ({query.sql}) AS q({columns})"
+
+
+def _read(name: str, column: Column, spelled: str) -> str:
+    """Return the SQL that reads text and bytes as MaxCompute does, before a cast."""
+    return f"{_READ.get((spelled, column.type.code), '')}({name})"
 
 
 def _cast(name: str, column: Column, spelled: str, place: Place, kind: str) -> str:
@@ -214,3 +227,12 @@ def _cast(name: str, column: Column, spelled: str, place: Place, kind: str) -> s
 
 
 _WHOLE = (TypeCode.TINYINT, TypeCode.SMALLINT, TypeCode.INT, TypeCode.BIGINT)
+_REALS = (TypeCode.FLOAT, TypeCode.DOUBLE, TypeCode.DECIMAL)
+_TIMES = (TypeCode.DATE, TypeCode.DATETIME, TypeCode.TIMESTAMP, TypeCode.TIMESTAMP_NTZ)
+_READ = {
+    **{("VARCHAR", code): "mc_read_whole" for code in _WHOLE},
+    **{("VARCHAR", code): "mc_read_number" for code in _REALS},
+    **{("VARCHAR", code): "mc_read_time" for code in _TIMES},
+    ("VARCHAR", TypeCode.BINARY): "encode",
+    **{("BLOB", code): "decode" for code in (TypeCode.STRING, TypeCode.VARCHAR, TypeCode.CHAR)},
+}

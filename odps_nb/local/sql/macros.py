@@ -41,7 +41,9 @@ mc_offset(zone) AS TRY_CAST(regexp_replace(replace(regexp_extract(zone,
 mc_current_timestamp_ntz() AS date_trunc('millisecond', timezone('UTC', get_current_timestamp())),
     (zone) AS date_trunc('millisecond', timezone(CASE WHEN mc_offset(zone) IS NULL THEN zone ELSE
     'UTC' END, get_current_timestamp())) + coalesce(mc_offset(zone), INTERVAL 0 SECOND);
-mc_from_unixtime(n) AS CAST(make_timestamp(CAST(n AS BIGINT) * 1000000) AS TIMESTAMP_MS);
+-- an amount is a BIGINT, so fractions are dropped
+mc_delta(n) AS CAST(trunc(CAST(n AS DOUBLE)) AS BIGINT);
+mc_from_unixtime(n) AS CAST(make_timestamp(mc_delta(n) * 1000000) AS TIMESTAMP_MS);
 mc_datediff(a, b) AS date_diff('day', CAST(b AS DATE), CAST(a AS DATE)), (a, b, part) AS
     CASE WHEN lower(part) = 'isoweek' OR starts_with(lower(part), 'week') THEN date_diff('day',
     mc_datetrunc(b, part), mc_datetrunc(a, part)) // 7 ELSE date_diff(mc_part(part), CAST(b AS
@@ -51,13 +53,15 @@ mc_moved(t, n, part) AS list_transform([{'t': t, 'n': n, 'unit': mc_part(part)}]
     to_months(CAST(r.n * 3 AS INTEGER)) WHEN 'month' THEN to_months(CAST(r.n AS INTEGER)) WHEN
     'week' THEN to_days(CAST(r.n * 7 AS INTEGER)) WHEN 'day' THEN to_days(CAST(r.n AS INTEGER))
     WHEN 'hour' THEN to_hours(r.n) WHEN 'minute' THEN to_minutes(r.n) WHEN 'second' THEN
-    to_seconds(r.n) WHEN 'millisecond' THEN to_milliseconds(r.n) ELSE to_microseconds(r.n) END)[1];
+    to_seconds(r.n) WHEN 'millisecond' THEN to_milliseconds(r.n) WHEN 'microsecond' THEN
+    to_microseconds(r.n) END)[1];
 -- adding the difference keeps the digits below a microsecond
-mc_dateadd(d, n, part) AS mc_time(d) + (mc_moved(CAST(d AS TIMESTAMP), n, part) - CAST(d AS
-    TIMESTAMP));
-mc_date_add(d, n) AS CAST(d AS DATE) + CAST(n AS INTEGER);
-mc_date_sub(d, n) AS CAST(d AS DATE) - CAST(n AS INTEGER);
-mc_add_months(d, n) AS CAST(mc_day_of(d) + to_months(CAST(n AS INTEGER)) AS DATE)::VARCHAR;
+mc_dateadd(d, n, part) AS mc_time(d) + (mc_moved(CAST(d AS TIMESTAMP), mc_delta(n), part) - CAST(d
+    AS TIMESTAMP));
+mc_date_add(d, n) AS CAST(d AS DATE) + CAST(mc_delta(n) AS INTEGER);
+mc_date_sub(d, n) AS CAST(d AS DATE) - CAST(mc_delta(n) AS INTEGER);
+mc_add_months(d, n) AS CAST(mc_day_of(d) + to_months(CAST(mc_delta(n) AS INTEGER)) AS
+    DATE)::VARCHAR;
 mc_last_day(d) AS CAST(last_day(mc_day_of(d)) AS VARCHAR);
 mc_next_day(d, day) AS CAST(mc_day_of(d) + CAST((list_position(['MO', 'TU', 'WE', 'TH', 'FR', 'SA',
     'SU'], upper(left(day, 2))) - isodow(mc_day_of(d)) + 6) % 7 + 1 AS INTEGER) AS VARCHAR);
@@ -65,7 +69,7 @@ mc_next_day(d, day) AS CAST(mc_day_of(d) + CAST((list_position(['MO', 'TU', 'WE'
 mc_datepart(d, part) AS CASE mc_part(part) WHEN 'year' THEN year(CAST(d AS TIMESTAMP))
     WHEN 'month' THEN month(CAST(d AS TIMESTAMP)) WHEN 'day' THEN day(CAST(d AS TIMESTAMP))
     WHEN 'hour' THEN hour(CAST(d AS TIMESTAMP)) WHEN 'minute' THEN minute(CAST(d AS TIMESTAMP))
-    WHEN 'second' THEN second(CAST(d AS TIMESTAMP)) END;
+    WHEN 'second' THEN second(CAST(d AS TIMESTAMP)) ELSE error('unknown unit ' || part) END;
 mc_trunc_date(d, part) AS CAST(date_trunc(mc_part(part), CAST(d AS DATE)) AS DATE);
 mc_trunc_time(d, part) AS left(strftime(CAST(d AS TIMESTAMP), '%Y-%m-%d %H:00:00'), CASE
     lower(part) WHEN 'year' THEN 4 WHEN 'month' THEN 7 WHEN 'day' THEN 10 WHEN 'hour' THEN 19
@@ -90,7 +94,7 @@ mc_dayofyear(d) AS dayofyear(mc_moment(d));
 mc_hour(d) AS hour(mc_moment(d));
 mc_minute(d) AS minute(mc_moment(d));
 mc_second(d) AS second(mc_moment(d));
-mc_isdate(x, form) AS try_strptime(x, form) IS NOT NULL;
+mc_isdate(x, form) AS CASE WHEN x IS NOT NULL THEN try_strptime(x, form) IS NOT NULL END;
 mc_unix_timestamp() AS CAST(epoch(get_current_timestamp()) AS BIGINT), (d) AS CAST(epoch(CAST(d
     AS TIMESTAMP)) AS BIGINT);
 mc_to_millis(d) AS epoch_ms(CAST(d AS TIMESTAMP));
@@ -128,8 +132,18 @@ mc_micros(x) AS CASE WHEN isfinite(x) THEN CAST(x AS TIMESTAMP) WHEN x < TIMESTA
     '1970-01-01 00:00:00' THEN TIMESTAMP '1677-09-21 00:12:43.145224' WHEN x IS NOT NULL THEN
     TIMESTAMP '2262-04-11 23:47:16.854775' END;
 mc_cut(x) AS trunc(x);
-mc_whole(x) AS CASE WHEN regexp_matches(x, '[.eE]') THEN TRY_CAST(trunc(TRY_CAST(x AS DOUBLE))
-    AS BIGINT) ELSE TRY_CAST(x AS BIGINT) END;
+-- DuckDB also reads 1_000, 0x10, infinity and epoch
+mc_is_number(x) AS NOT regexp_matches(x, '_|\d[xXbB]');
+mc_is_time(x) AS regexp_matches(x, '^\s*\d+[-/]\d');
+mc_number(x) AS CASE WHEN mc_is_number(x) THEN x END;
+mc_date(x) AS CASE WHEN mc_is_time(x) THEN x END;
+mc_whole(x) AS CASE WHEN regexp_matches(x, '[.eE]') THEN TRY_CAST(trunc(TRY_CAST(mc_number(x) AS
+    DOUBLE)) AS BIGINT) ELSE TRY_CAST(mc_number(x) AS BIGINT) END;
+mc_unread(x, kind) AS error('Could not convert string ''' || x || ''' to ' || kind);
+mc_read_whole(x) AS CASE WHEN x IS NULL OR mc_whole(x) IS NOT NULL THEN mc_whole(x) ELSE
+    mc_unread(x, 'BIGINT') END;
+mc_read_number(x) AS CASE WHEN x IS NULL OR mc_is_number(x) THEN x ELSE mc_unread(x, 'DOUBLE') END;
+mc_read_time(x) AS CASE WHEN x IS NULL OR mc_is_time(x) THEN x ELSE mc_unread(x, 'DATETIME') END;
 -- A long division with three digits per step: HUGEINT has 38 digits, the remainder is below b.
 mc_digits(x) AS CAST(replace(CAST(CAST(x AS DECIMAL(38, 18)) AS VARCHAR), '.', '') AS HUGEINT);
 mc_left(a, b) AS (a % b) * 1000;
@@ -192,7 +206,7 @@ mc_regexp_substr(s, form) AS regexp_extract_all(s, form)[1], (s, form, start) AS
     regexp_extract_all(substr(s, start), form)[n];
 mc_url_encode(x) AS replace(replace(replace(url_encode(x), '%20', '+'), '%2A', '*'), '~', '%7E');
 mc_url_decode(x) AS url_decode(replace(x, '+', ' '));
-mc_bin(n) AS bin(n);
+mc_bin(n) AS bin(CAST(n AS BIGINT));
 mc_bit_count(n) AS bit_count(n);
 mc_e() AS exp(1);
 mc_uuid() AS CAST(uuid() AS VARCHAR);
@@ -216,23 +230,32 @@ mc_trunc(x, unit) AS coalesce(CAST(mc_exact(x) - mc_exact(x) % unit AS DOUBLE), 
     DOUBLE)));
 mc_distinct(x) AS list_filter(x, lambda v, i: list_position(x, v) = i);
 mc_array_union(a, b) AS mc_distinct(list_concat(a, b));
-mc_array_except(a, b) AS list_filter(mc_distinct(a), lambda v: list_position(b, v) IS NULL);
-mc_array_intersect(a, b) AS list_filter(mc_distinct(a), lambda v: list_position(b, v) IS NOT NULL);
-mc_array_remove(x, value) AS list_filter(x, lambda v: v IS DISTINCT FROM value);
+mc_array_except(a, b) AS CASE WHEN b IS NOT NULL THEN
+    list_filter(mc_distinct(a), lambda v: list_position(b, v) IS NULL) END;
+mc_array_intersect(a, b) AS CASE WHEN b IS NOT NULL THEN
+    list_filter(mc_distinct(a), lambda v: list_position(b, v) IS NOT NULL) END;
+mc_array_remove(x, value) AS CASE WHEN value IS NOT NULL THEN
+    list_filter(x, lambda v: v IS DISTINCT FROM value) END;
 mc_array_position(x, value) AS CASE WHEN x IS NOT NULL AND value IS NOT NULL THEN
     coalesce(list_position(x, value), 0) END;
 mc_array_repeat(value, n) AS list_transform(range(n), lambda i: value);
-mc_arrays_overlap(a, b) AS list_has_any(a, b);
-mc_slice(x, start, n) AS CASE WHEN start < 0 THEN list_slice(x, len(x) + start + 1, len(x) + start
-    + n) ELSE list_slice(x, start, start + n - 1) END;
+mc_arrays_overlap(a, b) AS CASE WHEN list_has_any(a, b) THEN true WHEN len(a) > 0 AND len(b) > 0
+    AND (list_count(a) < len(a) OR list_count(b) < len(b)) THEN NULL ELSE list_has_any(a, b) END;
+mc_array_distinct(x) AS mc_distinct(x);
+mc_slice(x, start, n) AS CASE WHEN start = 0 OR n < 0 THEN
+    error('SLICE requires a start other than 0 and a length of at least 0')
+    WHEN start < 0 THEN list_slice(x, len(x) + start + 1, len(x) + start + n)
+    ELSE list_slice(x, start, start + n - 1) END;
 mc_sequence(a, b) AS generate_series(a, b, CASE WHEN a <= b THEN 1 ELSE -1 END);
 mc_map_keys(x) AS map_keys(x);
 mc_map_values(x) AS map_values(x);
-mc_map_concat(a, b) AS map_concat(a, b);
+mc_map_concat(a, b) AS CASE WHEN a IS NOT NULL AND b IS NOT NULL THEN map_concat(a, b) END;
 mc_map_entries(x) AS map_entries(x);
 mc_map_from_arrays(a, b) AS map(a, b);
-mc_pairs(s, one, two) AS map_from_entries(list_transform(string_split_regex(s, one), lambda p:
-    {'k': string_split_regex(p, two)[1], 'v': string_split_regex(p, two)[2]}));
+mc_split(s, pattern) AS CASE WHEN pattern IS NOT NULL THEN string_split_regex(s, pattern) END;
+mc_pairs(s, one, two) AS CASE WHEN one IS NOT NULL AND two IS NOT NULL THEN
+    map_from_entries(list_transform(string_split_regex(s, one), lambda p:
+    {'k': string_split_regex(p, two)[1], 'v': string_split_regex(p, two)[2]})) END;
 mc_str_to_map(s) AS mc_pairs(s, ',', '='), (s, one) AS mc_pairs(s, one, '='), (s, one, two) AS
     mc_pairs(s, one, two);
 mc_keyvalue(x, k) AS split_part(list_filter(string_split(x, ';'), lambda p: starts_with(p, k ||

@@ -19,7 +19,13 @@ from odps_nb import sql_parser
 from odps_nb.errors import NotFoundError
 from odps_nb.local import errors
 from odps_nb.local.duck_text import compare_bytes, compare_chars, spell
-from odps_nb.local.sql.conversions import convert, convert_rows, fit_constants, has_star
+from odps_nb.local.sql.conversions import (
+    check_casts,
+    convert,
+    convert_rows,
+    fit_constants,
+    has_star,
+)
 from odps_nb.local.sql.functions import (
     check_functions,
     join_lateral_views,
@@ -30,7 +36,7 @@ from odps_nb.local.sql.moments import PastVersion, check_no_range, moment_of
 from odps_nb.local.sql.refusals import QueryNames, unreadable
 from odps_nb.local.sql.session_times import place_times, unite
 from odps_nb.local.sql.times import SessionClock, constants_in_utc, spell_intervals
-from odps_nb.local.sql.trees import place_of
+from odps_nb.local.sql.trees import CALLED, place_of
 from odps_nb.local.sql.types_of_query import types_of
 from odps_nb.local.store.tables import StoredTable, View
 from odps_nb.schema import TypeCode
@@ -96,6 +102,7 @@ def translate(
     types, stored = types_of(query, tables), _column_types(named)
     if unite(query, types, into):
         types = types_of(query, tables)
+    check_casts(query, types)
     constants_in_utc(query, timezone, stored)
     compare_bytes(query, stored)
     compare_chars(query, stored)
@@ -131,7 +138,8 @@ def _names_of(query: Any) -> QueryNames:
         elif isinstance(node, exp.Anonymous):
             functions.setdefault(node.name.casefold(), place_of(node))
         elif isinstance(node, exp.Func):
-            functions.setdefault(node.sql_name().casefold(), place_of(node))
+            for name in (node.sql_name(), node.meta.get(CALLED, "")):
+                functions.setdefault(name.casefold(), place_of(node))
     tables = (source.alias_or_name for source in query.find_all(exp.Table, exp.Subquery, exp.CTE))
     return QueryNames(columns, functions, known_tables=tuple(filter(None, tables)))
 
@@ -149,7 +157,7 @@ def _spell(query: Any) -> str:
     try:
         return spell(query)[0]
     except SqlglotError as error:
-        message = str(error).splitlines()[0].replace("in DuckDB", "in the embedded service")
+        message = str(error).splitlines()[0].replace("DuckDB", "the embedded service")
         advice = "rewrite the query, or run it in MaxCompute"
         raise errors.parse_failed(message, advice=advice) from None
     except RecursionError:

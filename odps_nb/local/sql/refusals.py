@@ -229,6 +229,10 @@ _KNOWN: tuple[tuple[str, Refusal], ...] = (
         ),
     ),
     (
+        r"Max expression depth limit",
+        _says("the query is nested too deeply", "write IN (…) for many ORs, or several queries"),
+    ),
+    (
         r"Division by zero",
         _fails("division by zero", "write nullif(divisor, 0), or exclude such rows"),
     ),

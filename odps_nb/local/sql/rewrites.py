@@ -18,10 +18,11 @@ _PLACES = 18
 
 
 def _matched(node: Any, _types: Types, *, all_of: bool) -> Any:
-    """Rewrite ALL_MATCH and ANY_MATCH, which are true and false for an empty array."""
+    """Rewrite ALL_MATCH and ANY_MATCH: true and false for an empty array, NULL for NULL."""
     if len(node.expressions) != 2 or not isinstance(node.expressions[1], exp.Lambda):
         raise errors.semantic(f"{node.name.upper()} requires an ARRAY and a function")
     array, function = node.expressions
+    known = exp.Not(this=exp.Is(this=array.copy(), expression=exp.null()))
     folded = call(
         "list_bool_and" if all_of else "list_bool_or",
         call(
@@ -30,8 +31,8 @@ def _matched(node: Any, _types: Types, *, all_of: bool) -> Any:
             exp.Transform(this=array, expression=function),
         ),
     )
-    node.replace(folded)
-    return folded
+    node.replace(case := exp.Case().when(known, folded))
+    return case
 
 
 def _sampled(node: Any, _types: Types) -> Any:
@@ -128,18 +129,34 @@ def _narrowed(node: Any, types: Types, *, argument: str) -> Any:
     return node
 
 
+def _split(node: Any, _types: Types) -> Any:
+    if not node.expression.is_string:  # DuckDB returns the whole text for a NULL pattern
+        node.replace(split := call("mc_split", node.this, node.expression))
+        return split
+    return node
+
+
+def check_fraction(node: Any, _types: Types | None) -> Any:
+    """Raise 400 for a negative fraction, which DuckDB counts from the largest value."""
+    if node.args["quantile"].find(exp.Neg) is not None:
+        raise errors.semantic("the fraction of a percentile is between 0 and 1", at=place_of(node))
+    return node
+
+
 REWRITES: dict[str, Callable[[Any, Any], Any]] = {
     "all_match": partial(_matched, all_of=True),
     "any_match": partial(_matched, all_of=False),
     "chr": partial(_narrowed, argument="expressions"),
     "factorial": partial(_narrowed, argument="this"),
     "lpad": partial(_narrowed, argument="expression"),
+    "percentile_approx": check_fraction,
     "rpad": partial(_narrowed, argument="expression"),
     "lengthb": _lengthb,
     "regexp_extract": _extracted,
     "regexp_replace": _replaced,
     "reverse": _reversed,
     "size": _sized,
+    "split": _split,
     "stddev_samp": _sampled,
     "trunc": _truncated,
 }

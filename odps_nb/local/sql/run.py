@@ -339,7 +339,9 @@ class SqlRunner:
         elif statement.query is not None:
             if not statement.or_replace:
                 self._catalog.require_free(name)  # fail before any rows are written
-            rows = typed_rows(*self._open(statement.query, job))
+            run, query = self._open(statement.query, job)
+            _check_unique(run.describe(query.sql).columns)
+            rows = typed_rows(run, query)
             schema = rows.schema
         assert schema is not None
         if statement.like is None:
@@ -484,6 +486,17 @@ def _columns_of_view(statement: CreateView, columns: tuple[Column, ...]) -> tupl
         replace(column, name=name, comment=comment)
         for column, (name, comment) in zip(columns, statement.columns, strict=True)
     )
+
+
+def _check_unique(names: Sequence[str]) -> None:
+    """Raise 400 if a query returns two columns of the same name."""
+    known: set[str] = set()
+    for name in names:
+        if name.casefold() in known:
+            raise errors.semantic(
+                f"the query returns two columns {name!r}", advice="rename one of them with AS"
+            )
+        known.add(name.casefold())
 
 
 def _own_properties(table: StoredTable) -> dict[str, str]:

@@ -20,6 +20,7 @@ from typing import Any
 
 from sqlglot import exp
 
+from odps_nb.local import errors
 from odps_nb.local.sql.duck_types import CLOCKS
 from odps_nb.local.sql.times import SessionClock, is_read
 from odps_nb.local.sql.trees import branches, cast, choices, looked_up, operands, type_name, wrap
@@ -49,7 +50,7 @@ _SEEING = (exp.DPipe, exp.Like, exp.ILike, exp.RegexpLike, exp.GroupConcat)
 # Functions that DuckDB does not support for text, nor for all years of a TIMESTAMP_MS.
 _CLOCK_PARTS = (exp.Extract,)
 # Nodes that convert the elements of an array to text.
-_JOINING = (exp.Cast, exp.ConcatWs, exp.ArrayToString)
+_JOINING = (exp.Cast, exp.ConcatWs, exp.ArrayToString, exp.JSONFormat)
 
 
 def unite(query: Any, types: Types, into: Sequence[TypeCode] = ()) -> bool:
@@ -135,7 +136,8 @@ class _Placing:
     def _keep_type(self, node: Any) -> None:
         """Cast the result of DATEDIFF, and of functions that keep a type (see `KEEPING`)."""
         name = node.name.upper() if isinstance(node, exp.Anonymous) and node.expressions else ""
-        if name in KEEPING and self._types.name(node.expressions[0]) in _TEXTS:
+        is_null = name in KEEPING and isinstance(node.expressions[0], exp.Null)
+        if is_null or (name in KEEPING and self._types.name(node.expressions[0]) in _TEXTS):
             wrap(node.expressions[0], partial(cast, name="TIMESTAMP"), typed=False)
         kind = _DUCK.get(self._types.name(node)) if name in (*KEEPING, "DATEDIFF") else None
         if kind is not None:
@@ -212,6 +214,8 @@ class _Placing:
             self._clock.show(node)
         elif self._types.element(node) in _INSTANTS and isinstance(node.parent, _JOINING):
             self._clock.show_each(node)
+        elif isinstance(node.parent, exp.JSONFormat) and self._types.holds_instant(node):
+            raise errors.lacks("TO_JSON of nested times outside UTC", is_sure=True)
 
 
 def _sees_clock(node: Any) -> bool:

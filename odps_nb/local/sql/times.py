@@ -86,7 +86,10 @@ class SessionClock:
 
     def read_fine(self, node: Any) -> None:
         """Replace a cast of text with the local time in the text, including nanoseconds."""
-        wrap(node, lambda cast_node: self._clock_of(cast_node.this, type(cast_node)))
+        wrap(
+            node,
+            lambda cast_node: self._clock_of(call("mc_date", cast_node.this), type(cast_node)),
+        )
 
     def show(self, node: Any, *, as_text: bool = False, is_instant: bool = True) -> None:
         """Replace an instant with its local time, or with that time as text."""
@@ -138,7 +141,7 @@ class SessionClock:
         return call("mc_time", clock) if self.is_utc else call("mc_instant", clock, self._name())
 
     def _of_text(self, text: Any, target: str, kind: Any) -> Any:
-        copy = text.copy()
+        copy = call("mc_date" if kind is exp.TryCast else "mc_read_time", text.copy())
         clock = cast(copy, "TIMESTAMP", kind) if target in _CUT else self._clock_of(copy, kind)
         return self._cut(call("mc_text", clock, text, self._name()), target)
 

@@ -30,6 +30,7 @@ _UNREAD = {TypeCode.INTERVAL_DAY_TIME, TypeCode.INTERVAL_YEAR_MONTH, TypeCode.BL
 _OF_MAPS = ("MAP_KEYS", "MAP_VALUES")
 KEEPING = ("DATEADD", "DATETRUNC")
 """Functions whose result has the type of the first argument (vendor's pages of these functions)."""
+_TEXTS = ("text", "varchar", "char")
 _TIMES = ("DATE", "DATETIME", "TIMESTAMP", "TIMESTAMPNTZ")
 _WHOLE = {"TINYINT": 3, "SMALLINT": 5, "INT": 10, "BIGINT": 19}
 _KINDS = exp.DataType.Type
@@ -50,6 +51,12 @@ class Types:
         """Return the name of an array's element type; ``""`` if the node is not an array."""
         kind = self._of(node)
         return type_name(kind.expressions[0]) if type_name(kind) in ("ARRAY", "LIST") else ""
+
+    def holds_instant(self, node: Any) -> bool:
+        """Return whether a node's type is or contains DATETIME or TIMESTAMP."""
+        kind = self._of(node)
+        inner = kind.find_all(exp.DataType) if isinstance(kind, exp.DataType) else ()
+        return any(part.is_type("datetime", "timestamp") for part in inner)
 
     def decimal(self, node: Any) -> Digits | None:
         """Return the precision and scale of a DECIMAL, or those required to hold an integer."""
@@ -232,17 +239,20 @@ def _array_of(kind: Any) -> Any:
 
 
 def _chosen(node: Any) -> Any:
-    """Return the text type if text and instants are mixed, otherwise the type of the instants."""
+    """Return the text type if any choice is text, otherwise the type of the instants."""
     kinds = [choice.type for choice in choices(node) if choice.type is not None]
-    texts = [kind for kind in kinds if kind.is_type("text", "varchar", "char")]
+    texts = [kind for kind in kinds if kind.is_type(*_TEXTS)]
     times = [kind for kind in kinds if kind.is_type("datetime", "timestamp")]
-    return (texts or times)[0] if times else None
+    return next(iter((*texts, *times)), None)
 
 
 def _compared(node: Any) -> Any:
-    """Return the type of the first instant among the operands."""
+    """Return the type of the first instant among the operands; DOUBLE for text and numbers."""
     kinds = [operand.type for operand in (node.this, *node.expressions) if operand.type is not None]
-    return next((kind for kind in kinds if kind.is_type("datetime", "timestamp")), None)
+    texts = [kind for kind in kinds if kind.is_type(*_TEXTS)]
+    numbers = [kind for kind in kinds if kind.is_type(*exp.DataType.NUMERIC_TYPES)]
+    times = (kind for kind in kinds if kind.is_type("datetime", "timestamp"))
+    return _KINDS.DOUBLE if texts and numbers else next(times, None)
 
 
 def _is_decimal(node: Any) -> bool:

@@ -8,6 +8,7 @@ represented by the base64 text of its reference. A read session may request othe
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Iterable
 
 import pyarrow as pa
@@ -97,6 +98,29 @@ def in_units(array: pa.Array, target: pa.DataType) -> pa.Array:
         return pc.subtract(cut.view(pa.int64()), rounded_up.cast(pa.int64())).view(target)
     except pa.ArrowInvalid:
         raise errors.time_overflow() from None
+
+
+_DAYS = (dt.date(1, 1, 1), dt.date.max)
+_TIMES = (dt.datetime(1, 1, 1), dt.datetime.max)
+
+
+def check_years(array: pa.Array, what: str) -> None:
+    """Raise 400 for a time, also in nested values, before the year 1 or after the year 9999."""
+    kind = array.type
+    if pa.types.is_nested(kind):
+        children = [array.keys, array.items] if pa.types.is_map(kind) else array.flatten()
+        for child in children if isinstance(children, list) else [children]:
+            check_years(child, what)
+        return
+    is_date = pa.types.is_date32(kind)
+    if not is_date and (not pa.types.is_timestamp(kind) or kind.unit == "ns"):
+        return  # nanoseconds cannot represent such years
+    numbers = array.view(pa.int32() if is_date else pa.int64())
+    first, last = (pa.scalar(bound, kind).value for bound in (_DAYS if is_date else _TIMES))
+    found = pc.min_max(numbers)
+    if found["min"].is_valid and not first <= found["min"].as_py() <= found["max"].as_py() <= last:
+        message = f"ODPS-0121095: {what} has a time before the year 1 or after the year 9999"
+        raise errors.invalid(errors.with_advice(message, "exclude such times"))
 
 
 def check_listable(text: str, key: str) -> None:

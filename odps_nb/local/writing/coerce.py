@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from odps_nb.errors import InvalidRequestError
 from odps_nb.local import errors
-from odps_nb.local.store.arrow_types import arrow_type
+from odps_nb.local.store.arrow_types import arrow_type, check_years
 from odps_nb.schema import (
     ArrayType,
     Column,
@@ -30,7 +30,10 @@ from odps_nb.schema import (
 from odps_nb.terms import TimeUnit
 
 MAX_FIELD_SIZE = 8 * 1024 * 1024
-_CHECKED = (TypeCode.BLOB, TypeCode.JSON, TypeCode.CHAR, TypeCode.VARCHAR)
+_CHECKED = (
+    *(TypeCode.BLOB, TypeCode.JSON, TypeCode.CHAR, TypeCode.VARCHAR),
+    *(TypeCode.DATE, TypeCode.DATETIME, TypeCode.TIMESTAMP, TypeCode.TIMESTAMP_NTZ),
+)
 
 BlobSpelling = Callable[[pa.Array], pa.Array]
 """Converts raw references of a BLOB column to stored text, or raises 400 if one is unknown."""
@@ -140,6 +143,7 @@ def _fit(
     else:
         fitted = _fit_scalar(array, target, path)
     _check_size(fitted, odps, path)
+    check_years(fitted, f"the column {path!r}")
     if odps.code is TypeCode.JSON:
         _check_json(fitted, path)
     if odps.code is TypeCode.CHAR:  # strip trailing blanks, which comparisons ignore

@@ -158,6 +158,36 @@ def test_a_schema_is_created_once_and_described(schemas: LocalService) -> None:
 
 
 @pytest.mark.parametrize(
+    ("path", "key", "value"),
+    [
+        ("/projects/{}/instances", "status", "finished"),
+        ("/projects/{}/instances", "daterange", "yesterday"),
+        ("/projects/{}/instances", "daterange", "1700000000"),
+        ("/projects/{}/instances", "daterange", "x:1700000000"),
+        ("/projects/{}/tables/{table}?data", "linenum", "-1"),
+        ("/projects/{}/tables/{table}?data", "linenum", "x"),
+    ],
+)
+def test_a_filter_or_limit_with_an_unknown_value_is_refused(
+    peer: Peer, new_table: NewTable, path: str, key: str, value: str
+) -> None:
+    path, _, more = path.replace("{table}", new_table("(a bigint)")).partition("?")
+    given = ((more, ""), (key, value)) if more else ((key, value),)
+    answer = peer.send(request(peer, path, *given))
+    assert answer.status_code == 400
+    assert key in answer.text
+    assert value in answer.text
+
+
+def test_the_status_of_instances_is_compared_without_case(peer: Peer) -> None:
+    """The Java SDK sends the names of its enum in capitals."""
+    peer.sql("SELECT 1;")
+    path = "/projects/{}/instances"
+    assert peer.last_instance in names(peer, path, status="TERMINATED")
+    assert peer.last_instance not in names(peer, path, status="RUNNING")
+
+
+@pytest.mark.parametrize(
     ("path", "key"),
     [
         (TABLES, "comment"),

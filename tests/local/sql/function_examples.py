@@ -20,7 +20,7 @@ EXAMPLES: dict[str, tuple[tuple[str, Any], ...]] = {
     "asin": (("asin(1)", 1.5707963267948966), ("asin(0)", 0.0)),
     "atan": (("atan(1)", 0.7853981633974483), ("atan(-1)", -0.7853981633974483)),
     "atan2": (("atan2(0, 0)", 0.0), ("atan2(1, 1)", 0.7853981633974483)),
-    "bin": (("bin(12)", "1100"), ("bin(0)", "0"), ("bin(null)", None)),
+    "bin": (("bin(12)", "1100"), ("bin(0)", "0"), ("bin('5')", "101"), ("bin(null)", None)),
     "cbrt": (("cbrt(8)", 2.0), ("cbrt(null)", None)),
     "ceil": (("ceil(1.1)", 2), ("ceil(-1.1)", -1)),
     "cos": (("cos(0)", 1.0), ("cos(3.1415926/2)", 2.6794896585028633e-8)),
@@ -91,6 +91,7 @@ EXAMPLES: dict[str, tuple[tuple[str, Any], ...]] = {
         ("add_months(date '2021-11-30', 3)", "2022-02-28"),
         ("add_months(datetime '2017-01-31 01:02:03', 1)", "2017-02-28"),
         ("add_months('2017-02-14', null)", None),
+        ("add_months('2017-02-14', 1.9)", "2017-03-14"),
     ),
     "current_date": (
         ("current_date() > date '2020-01-01'", True),
@@ -110,11 +111,14 @@ EXAMPLES: dict[str, tuple[tuple[str, Any], ...]] = {
     "current_timezone": (("current_timezone()", "UTC"), ("current_timezone() = 'UTC'", True)),
     "date_add": (
         ("date_add('2005-03-01', 1)", "2005-03-02"),
+        ("date_add('2005-03-01', 1.9)", "2005-03-02"),
+        ("date_add('2005-03-01', '1')", "2005-03-02"),
         ("date_add(date '2005-02-28', 1)", "2005-03-01"),
         ("date_add(datetime '2005-02-28 00:00:00', -1)", "2005-02-27"),
     ),
     "date_sub": (
         ("date_sub('2005-03-01', 1)", "2005-02-28"),
+        ("date_sub('2005-03-01', 1.9)", "2005-02-28"),
         ("date_sub(date '2005-03-01', -1)", "2005-03-02"),
     ),
     "date_format": (
@@ -147,6 +151,10 @@ EXAMPLES: dict[str, tuple[tuple[str, Any], ...]] = {
             "2005-03-01 01:02:03.123456789",
         ),
         ("dateadd('2025-12-07 16:28:46', 1, 'hh')", "2025-12-07 17:28:46"),
+        ("dateadd(datetime '2005-02-28 00:00:00', 1, null)", None),
+        ("dateadd(null, 1, 'dd')", None),
+        ("dateadd(datetime '2005-02-28 00:00:00', 1.9, 'dd')", "2005-03-01 00:00:00"),
+        ("dateadd(datetime '2005-02-28 00:00:00', '1', 'hh')", "2005-02-28 01:00:00"),
     ),
     "datediff": (
         ("datediff(datetime '2006-01-01 00:00:00', datetime '2005-12-31 23:59:59', 'dd')", 1),
@@ -199,12 +207,14 @@ EXAMPLES: dict[str, tuple[tuple[str, Any], ...]] = {
         ("from_unixtime(123456789)", "1973-11-29 21:33:09"),
         ("from_unixtime(0)", "1970-01-01 00:00:00"),
         ("from_unixtime(null)", None),
+        ("from_unixtime(1.9)", "1970-01-01 00:00:01"),
     ),
     "getdate": (("getdate() > datetime '2020-01-01 00:00:00'", True), ("getdate() is null", False)),
     "hour": (("hour('2014-09-01 12:00:00')", 12), ("hour(datetime '2014-09-01 23:59:59')", 23)),
     "isdate": (
         ("isdate('2021-10-11', 'yyyy-mm-dd')", True),
         ("isdate('2021-13-11', 'yyyy-mm-dd')", False),
+        ("isdate(null, 'yyyy-mm-dd')", None),
     ),
     "last_day": (
         ("last_day('2017-03-04')", "2017-03-31"),
@@ -375,6 +385,8 @@ EXAMPLES: dict[str, tuple[tuple[str, Any], ...]] = {
     "split": (
         ("split('a, b, c', ', ')", ["a", "b", "c"]),
         ("split('a1b2', '[0-9]')", ["a", "b", ""]),
+        ("split('a, b, c', null)", None),
+        ("split(null, ', ')", None),
     ),
     "split_part": (
         ("split_part('a,b,c,d', ',', 1)", "a"),
@@ -592,10 +604,12 @@ EXAMPLES: dict[str, tuple[tuple[str, Any], ...]] = {
         ("all_match(array(4, 5, 6), x -> x > 3)", True),
         ("all_match(array(), x -> x > 3)", True),
         ("all_match(array(1, 2), x -> x > 1)", False),
+        ("all_match(null, x -> x > 3)", None),
     ),
     "any_match": (
         ("any_match(array(1, 2, -10, 100), x -> x > 3)", True),
         ("any_match(array(), x -> x > 3)", False),
+        ("any_match(null, x -> x > 3)", None),
     ),
     "array": (("array(1, 2, 3)", [1, 2, 3]), ("array('a', null)", ["a", None])),
     "array_contains": (
@@ -603,16 +617,19 @@ EXAMPLES: dict[str, tuple[tuple[str, Any], ...]] = {
         ("array_contains(array(1, 2), 3)", False),
     ),
     "array_distinct": (
-        ("sort_array(array_distinct(array(10, 20, 30, 30, 20, 10)))", [10, 20, 30]),
-        ("sort_array(array_distinct(array(2, 1, 2)))", [1, 2]),
+        ("array_distinct(array(10, 20, 30, 30, 20, 10))", [10, 20, 30]),
+        ("array_distinct(array(10, 20, 20, null, null, 30, 20, null))", [10, 20, None, 30]),
+        ("array_distinct(array(null, null))", [None]),
     ),
     "array_except": (
         ("sort_array(array_except(array(1, 1, 3, 3, 5, 5), array(1, 1, 2, 2, 3, 3)))", [5]),
         ("array_except(array(2, 1, 1, 2), array(2, 2))", [1]),
+        ("array_except(array(2, 1, 1, 2), null)", None),
     ),
     "array_intersect": (
         ("sort_array(array_intersect(array(1, 2, 3), array(1, 3, 5)))", [1, 3]),
         ("array_intersect(array(10, 20, 20), array(20, 20))", [20]),
+        ("array_intersect(array(10, 20, 20), null)", None),
     ),
     "array_join": (
         ("array_join(array(10, 20, 20, null), ',')", "10,20,20"),
@@ -627,6 +644,7 @@ EXAMPLES: dict[str, tuple[tuple[str, Any], ...]] = {
     "array_remove": (
         ("array_remove(array(3, 2, 1), 1)", [3, 2]),
         ("array_remove(array(3, 1, null), 1)", [3, None]),
+        ("array_remove(array(3, 1, null), null)", None),
     ),
     "array_repeat": (("array_repeat('123', 2)", ["123", "123"]), ("size(array_repeat(1, 3))", 3)),
     "array_sort": (
@@ -640,6 +658,8 @@ EXAMPLES: dict[str, tuple[tuple[str, Any], ...]] = {
     "arrays_overlap": (
         ("arrays_overlap(array(1, 2, 3), array(3, 4, 5))", True),
         ("arrays_overlap(array(1, 2), array(3))", False),
+        ("arrays_overlap(array(1, null), array(3))", None),
+        ("arrays_overlap(array(1, null), array(1))", True),
     ),
     "explode": (
         ("select explode(array(1, 2))", [1, 2]),
@@ -658,6 +678,7 @@ EXAMPLES: dict[str, tuple[tuple[str, Any], ...]] = {
     "map_concat": (
         ("map_concat(map(1, 'a'), map(2, 'b'))", [(1, "a"), (2, "b")]),
         ("map_concat(map(1, 'a'), map(1, 'b'))[1]", "b"),
+        ("map_concat(map(1, 'a'), null)", None),
     ),
     "map_entries": (
         ("map_entries(map(1, 'a'))", [{"key": 1, "value": "a"}]),
@@ -702,6 +723,7 @@ EXAMPLES: dict[str, tuple[tuple[str, Any], ...]] = {
     "str_to_map": (
         ("str_to_map('test1&1-test2&2', '-', '&')", [("test1", "1"), ("test2", "2")]),
         ("str_to_map('a=1,b=2')", [("a", "1"), ("b", "2")]),
+        ("str_to_map('a=1,b=2', ',', null)", None),
         ("str_to_map('test1.1,test2.2', ',', '\\\\.')['test2']", "2"),
     ),
     "struct": (

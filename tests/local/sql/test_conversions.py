@@ -294,6 +294,13 @@ def test_a_date_becomes_the_midnight_of_the_session(
         assert column.cast(pa.timestamp("us")).to_pylist() == [instant("2024-07-01 00:00:00", zone)]
 
 
+@pytest.mark.parametrize("value", ["named_struct('a', getdate())", "map('a', getdate())"])
+def test_nested_times_become_json_only_in_utc(peer: Peer, value: str) -> None:
+    assert peer.query(f"SELECT to_json({value});").num_rows == 1
+    with pytest.raises(QueryError, match="TO_JSON of nested times outside UTC"):
+        peer.query(f"SELECT to_json({value});", in_zone("Asia/Shanghai"))
+
+
 def test_an_unknown_zone_is_named(peer: Peer) -> None:
     with pytest.raises(QueryError, match="no time zone 'Asia/Shangai'") as caught:
         peer.sql("SELECT 1;", in_zone("Asia/Shangai"))
@@ -322,6 +329,26 @@ NUMBERS: tuple[tuple[str, object, pa.DataType | None], ...] = (
     ("cast('-1.9e0' as bigint)", -1, pa.int64()),
     ("cast('9007199254740993' as bigint)", 9007199254740993, pa.int64()),
     ("cast('x' as bigint)", None, pa.int64()),
+    ("cast('1_000' as bigint)", None, pa.int64()),
+    ("cast('0x10' as int)", None, pa.int32()),
+    ("cast('0b11' as bigint)", None, pa.int64()),
+    ("cast('1_0.5' as double)", None, pa.float64()),
+    ("cast('1_0' as decimal(10,2))", None, pa.decimal128(10, 2)),
+    ("cast('-Inf' as double)", float("-inf"), pa.float64()),
+    ("cast('epoch' as datetime)", None, pa.timestamp("ms")),
+    ("cast('epoch' as date)", None, pa.date32()),
+    ("greatest('10', 9)", 10.0, pa.float64()),
+    ("least('9.5', k) + 1", 8.0, pa.float64()),
+    ("greatest('10', y)", Decimal(10), pa.decimal128(38, 18)),
+    ("coalesce('1.5', 2)", "1.5", pa.string()),
+    ("if(k > 0, '1.5', 2)", "1.5", pa.string()),
+    ("nvl(k, '2.5')", "7", pa.string()),
+    ("case when k > 0 then 2.5 else 'x' end", "2.5", pa.string()),
+    ("decode(k, 7, '1.5', 2)", "1.5", pa.string()),
+    ("coalesce('1.5', 2) + 1", 2.5, pa.float64()),
+    ("array('1.9', 2)[0]", "1.9", pa.string()),
+    ("map('a', 1, 'b', '2.9')['b']", "2.9", pa.string()),
+    ("(select max(x) from values ('1.9'), (1) v (x))", "1.9", pa.string()),
     ("1.5", 1.5, pa.float64()),
     ("-1.5", -1.5, pa.float64()),
     ("1e-7", 1e-7, pa.float64()),
@@ -373,6 +400,86 @@ def test_fractions_are_truncated_for_integer_columns(peer: Peer, new_table: NewT
     ]
 
 
+@pytest.mark.parametrize(
+    ("column", "values", "expected"),
+    [
+        ("string", "(1), ('1.9'), (2.5)", ["1", "1.9", "2.5"]),
+        ("bigint", "('1.9'), (1), (2.7), (' 7 '), (null)", [1, 1, 2, 7, None]),
+        ("double", "(0.1), ('1.5')", [0.1, 1.5]),
+        ("decimal(10,2)", "(1.005), ('2.5')", [Decimal("1.01"), Decimal("2.5")]),
+        ("binary", "('é'), ('\\\\x41')", ["é".encode(), b"\\x41"]),
+        ("string", "(unhex('c3a9'))", ["é"]),
+    ],
+)
+@pytest.mark.parametrize("form", ["VALUES {}", "SELECT v FROM VALUES {} t (v)"])
+def test_text_and_bytes_are_inserted_as_they_are_cast(
+    peer: Peer, new_table: NewTable, column: str, values: str, expected: list[object], form: str
+) -> None:
+    name = new_table(f"(v {column})")
+    peer.sql(f"INSERT INTO {name} {form.format(values)};")
+    assert peer.query(f"SELECT v FROM {name};").column(0).to_pylist() == expected
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [
+        *(("bigint", value) for value in ("1_000", "0x10", "x", "")),
+        *(("double", "1_0"), ("decimal(10,2)", "1_0.5")),
+        *((column, "epoch") for column in ("date", "datetime", "timestamp", "timestamp_ntz")),
+        *((column, "infinity") for column in ("date", "datetime", "timestamp", "timestamp_ntz")),
+    ],
+)
+def test_text_that_only_the_engine_could_read_is_not_inserted(
+    peer: Peer, new_table: NewTable, column: str, value: str
+) -> None:
+    name = new_table(f"(v {column})")
+    with pytest.raises(QueryError, match=f"the value '{value}' cannot be converted to"):
+        peer.sql(f"INSERT INTO {name} VALUES ('{value}');")
+
+
+@pytest.mark.parametrize(
+    "far",
+    [
+        "date_add('9999-12-31', 1)",
+        "date '10000-01-01'",
+        "from_unixtime(253402300800)",
+        "datetime '0000-12-31 00:00:00'",
+        "array(date_add('0001-01-01', -1))",
+        "map('a', named_struct('b', date_add('9999-12-31', 1)))",
+    ],
+)
+def test_a_time_outside_the_years_1_to_9999_is_refused(peer: Peer, far: str) -> None:
+    wanted = "before the year 1 or after the year 9999"
+    with pytest.raises(QueryError, match=wanted):
+        peer.query(f"SELECT {far} AS v;")
+    with pytest.raises(QueryError, match=wanted):
+        peer.sql(f"CREATE TABLE years_1_to_9999 AS SELECT {far} AS v;")
+
+
+@pytest.mark.parametrize(
+    ("value", "target", "message"),
+    [
+        ("1", "date", "INT cannot be cast to DATE"),
+        ("2L", "datetime", "BIGINT cannot be cast to DATETIME"),
+        ("date '2024-01-01'", "bigint", "DATE cannot be cast to BIGINT"),
+        ("getdate()", "double", "DATETIME cannot be cast to DOUBLE"),
+        ("current_timestamp_ntz()", "decimal", "TIMESTAMP_NTZ cannot be cast to DECIMAL"),
+        ("true", "timestamp", "BOOLEAN cannot be cast to TIMESTAMP"),
+        ("1", "binary", "INT cannot be cast to BINARY"),
+        ("unhex('31')", "int", "BINARY cannot be cast to INT"),
+        ("array(1)", "string", "ARRAY cannot be cast to STRING"),
+        ("'[1]'", "array<int>", "STRING cannot be cast to ARRAY"),
+        ("named_struct('a', 1)", "map<string,int>", "STRUCT cannot be cast to MAP"),
+    ],
+)
+def test_a_cast_between_unrelated_types_is_refused(
+    peer: Peer, value: str, target: str, message: str
+) -> None:
+    with pytest.raises(QueryError, match=message) as caught:
+        peer.query(f"SELECT cast({value} AS {target}) AS v;")
+    assert caught.value.hint
+
+
 COMPARED = (
     ("'1.5' = 2", False),
     ("s = 2", False),
@@ -403,12 +510,14 @@ def test_text_is_compared_with_numbers_as_double_or_decimal(peer: Peer) -> None:
         assert value == expected, condition
 
 
-@pytest.mark.parametrize("text", ["'x'", "s"])
-def test_text_that_is_not_a_number_raises_an_error_when_compared_with_a_number(
-    peer: Peer, text: str
+@pytest.mark.parametrize("value", ["x", "1_0"])
+@pytest.mark.parametrize("form", ["{} = 1", "s = 1", "{} + 1", "ceil(s)", "greatest(s, 1)"])
+def test_text_that_is_not_a_number_raises_an_error_in_place_of_a_number(
+    peer: Peer, form: str, value: str
 ) -> None:
-    with pytest.raises(QueryError, match="the value 'x' cannot be converted to DOUBLE"):
-        peer.query(f"SELECT {text} = 1 AS v FROM (SELECT 'x' AS s) t;")
+    shown = form.format(f"'{value}'")
+    with pytest.raises(QueryError, match=f"the value '{value}' cannot be converted to DOUBLE"):
+        peer.query(f"SELECT {shown} AS v FROM (SELECT '{value}' AS s) t;")
 
 
 def test_a_partition_of_text_is_compared_with_a_number_of_any_length(

@@ -126,6 +126,48 @@ def no_table(*_: Any) -> Any:
     raise NotFoundError("there are no tables", status=404, code="NoSuchObject")
 
 
+@pytest.mark.parametrize(
+    ("call", "refusal"),
+    [
+        *(
+            (f"extract({unit} from getdate())", f"{unit} in EXTRACT")
+            for unit in ("DOW", "DAYOFWEEK")
+        ),
+        *(
+            (f"date_trunc('{unit}', getdate())", f"'{unit}' in DATE_TRUNC")
+            for unit in ("era", "dow")
+        ),
+        *(
+            (f"date_format(getdate(), '{form}')", f"'{form}' in DATE_FORMAT")
+            for form in ("u", "Q", "DDD", "yyyyy", "z", "S")
+        ),
+        ("date_format(getdate(), \"HH'h'\")", "in DATE_FORMAT"),
+        ("date_format(getdate(), concat('yyyy', 'MM'))", "requires a constant format"),
+        ("from_unixtime(0, 'k')", "'k' in FROM_UNIXTIME"),
+        ("datepart(getdate(), 'week')", "unknown unit week"),
+        ("slice(array(1), 0, 1)", "SLICE requires"),
+        ("7.9 div 2", "DIV of numbers that are not integers"),
+        ("7BD div 2", "DIV of numbers that are not integers"),
+        ("'7.9' div 2", "DIV of numbers that are not integers"),
+        ("sum(x) from values (true) t (x)", "SUM requires numbers"),
+        ("avg(x) from values (date '2024-01-01') t (x)", "AVG requires numbers"),
+        *(
+            (
+                f"{name}(x, -0.1) from values (1) t (x)",
+                "fraction of a percentile is between 0 and 1",
+            )
+            for name in ("percentile", "percentile_approx")
+        ),
+        ("slice(array(1), 1, -1)", "SLICE requires"),
+    ],
+)
+def test_an_argument_that_the_engine_reads_otherwise_is_refused(
+    peer: Peer, call: str, refusal: str
+) -> None:
+    with pytest.raises(QueryError, match=refusal):
+        peer.query(f"select {call};")
+
+
 @pytest.mark.parametrize("name", ["hash", "LEFT", "read_text", "list_sum", "no_such", "mc_whole"])
 def test_a_function_that_is_not_listed_is_refused_by_name(peer: Peer, name: str) -> None:
     refusal = rf"ODPS-0130071:\[1,8\].* does not support function {name.lower()}; MaxCompute"

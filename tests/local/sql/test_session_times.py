@@ -106,6 +106,8 @@ SHOWN: dict[str, Expected] = {
     "'2024' like substr(dt, 1, 4)": lambda r: r.text.startswith("2024"),
     "concat_ws(',', array(dt, dt))": lambda r: f"{r.text},{r.text}",
     "cast(array(dt) as array<string>)": lambda r: [r.text],
+    "to_json(array(dt))": lambda r: f'["{r.text}"]',
+    "to_json(dt)": lambda r: f'"{r.text}"',
     "to_char(dt, 'yyyymmdd hh:mi')": lambda r: r.clock.strftime("%Y%m%d %H:%M"),
     "date_format(dt, 'yyyy-MM-dd HH')": lambda r: r.clock.strftime("%Y-%m-%d %H"),
     "(case when id > 0 then dt end) || ''": lambda r: r.text,

@@ -221,6 +221,9 @@ def test_braces_in_text_names_and_comments_are_kept(odps: Connection) -> None:
         ("select to_date('2024-07-01', 'yyyymmdd')", "according to format"),
         ("select id from orders limit -1", "cannot be negative"),
         ("select -'1'", "the operator - does not support these types"),
+        pytest.param(f"select {'1+' * 1500}1", "the query is nested too deeply", id="deep"),
+        ("select isnan('nan')", "the function isnan does not accept these arguments"),
+        ("select sha2('a', 512)", "the embedded service only supports SHA256"),
         ("select cast(unhex('ff') as string)", "not UTF-8"),
     ],
 )

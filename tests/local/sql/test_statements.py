@@ -124,6 +124,24 @@ def test_an_insert_of_too_many_columns_changes_nothing(peer: Peer, new_table: Ne
     assert peer.read(name).num_rows == 0
 
 
+@pytest.mark.parametrize(
+    ("statement", "problem"),
+    [
+        ("CREATE TABLE never (b string) AS SELECT 1 AS a", "a column list in CREATE TABLE … AS"),
+        ("CREATE TABLE never PARTITIONED BY (p string) AS SELECT 1 AS a", "PARTITIONED BY in"),
+        ("CREATE TABLE never AS SELECT 1 AS a, 2 AS A", "the query returns two columns 'A'"),
+        ("CREATE TABLE never (a bigint) LIFECYCLE 0", "a lifecycle is a positive number of days"),
+        ("CREATE TABLE never (a bigint) LIFECYCLE -1", "a lifecycle is a positive number of days"),
+        ("ALTER TABLE never SET LIFECYCLE 0", "a lifecycle is a positive number of days"),
+    ],
+)
+def test_a_clause_of_create_table_that_would_be_ignored_is_refused(
+    peer: Peer, statement: str, problem: str
+) -> None:
+    with pytest.raises(ServiceError, match=problem):
+        peer.sql(f"{statement};")
+
+
 def test_a_table_is_created_from_a_query_or_like_another(peer: Peer) -> None:
     name = f"ctas{time.time_ns()}"
     peer.sql(f"CREATE TABLE {name} AS SELECT 1 AS a, 'x' AS b;")
@@ -236,10 +254,12 @@ def test_expressions_that_cannot_be_translated_exactly_are_refused(peer: Peer) -
         peer.sql("SELECT to_char(getdate(), concat('yyyy', '')) FROM (SELECT 1) t;")
 
 
-@pytest.mark.parametrize("kind", ["varchar(1)", "char(1)", "array<char(1)>"])
-def test_a_cast_that_would_truncate_in_maxcompute_is_refused(peer: Peer, kind: str) -> None:
+@pytest.mark.parametrize(
+    "cast", ["'abc' AS varchar(1)", "'abc' AS char(1)", "array('abc') AS array<char(1)>"]
+)
+def test_a_cast_that_would_truncate_in_maxcompute_is_refused(peer: Peer, cast: str) -> None:
     with pytest.raises(ServiceError, match="does not truncate text"):
-        peer.sql(f"SELECT cast('abc' AS {kind}) FROM (SELECT 1) t;")
+        peer.sql(f"SELECT cast({cast}) FROM (SELECT 1) t;")
 
 
 @pytest.mark.parametrize("call", ["map('a')", "year()", "wm_concat(distinct 's')", "1 $$(1)"])
@@ -357,6 +377,11 @@ def test_a_column_list_matches_names_including_partition_columns(
         ("PARTITION (c, d) (d, a) SELECT 'D', 'A', 'C'", "lacks the partition column 'c'"),
         ("PARTITION (c, e) SELECT 'A', 'B', 'C', 'D'", "does not match the partition keys"),
         ("PARTITION (c, d) (a, c, d) SELECT 'A'", "wrong columns count 1 .* requires 3"),
+        (
+            "PARTITION (d, c) SELECT 'A', 'B', 'D', 'C'",
+            r"\(d, c\) is not in the order of the table",
+        ),
+        ("PARTITION (d, c) (b, a) SELECT 'B', 'A', 'D', 'C'", "is not in the order of the table"),
     ],
 )
 def test_a_column_list_with_other_names_is_refused(

@@ -15,7 +15,7 @@ from odps_nb.local.sql.parsing.statements import (
     Statement,
 )
 from odps_nb.local.sql.parsing.tokenizer import Cursor
-from odps_nb.local.sql.parsing.words import columns_of, integer, names, read_columns
+from odps_nb.local.sql.parsing.words import columns_of, days, names, read_columns
 from odps_nb.local.store.tables import CLUSTERED_BY, PRIMARY_KEY
 from odps_nb.schema import Column, TableSchema
 from odps_nb.wire.control.generated import parse_generated
@@ -41,8 +41,8 @@ def read_create(cursor: Cursor) -> Statement:
     )
     if cursor.accept("like"):
         like = cursor.dotted()
-        days = integer(cursor) if cursor.accept("lifecycle") else -1
-        return replace(statement, like=like, lifecycle=days)
+        lifecycle = days(cursor) if cursor.accept("lifecycle") else -1
+        return replace(statement, like=like, lifecycle=lifecycle)
     columns: tuple[Column, ...] = ()
     keys: tuple[str, ...] = ()
     if cursor.peek("("):
@@ -51,6 +51,10 @@ def read_create(cursor: Cursor) -> Statement:
     if keys:
         properties.append((PRIMARY_KEY, ",".join(keys)))
     if cursor.accept("as"):
+        if columns or partitions:
+            what = "a column list" if columns else "PARTITIONED BY"
+            advice = "create the table without AS, and run INSERT INTO"
+            raise errors.lacks(f"{what} in CREATE TABLE … AS", is_sure=False, advice=advice)
         facts["query"] = cursor.take(cursor.placed)
     else:
         facts["schema"] = TableSchema(columns=columns, partition_columns=partitions)
@@ -91,7 +95,7 @@ def _create_materialized(cursor: Cursor) -> Statement:
         elif cursor.accept("comment"):
             view = replace(view, comment=cursor.text())
         elif cursor.accept("lifecycle"):
-            facts["lifecycle"] = integer(cursor)
+            facts["lifecycle"] = days(cursor)
         elif cursor.accept("build", "deferred"):
             facts["deferred"] = True
         elif cursor.accept("disable", "rewrite"):
@@ -126,7 +130,7 @@ def _tail(
         elif cursor.accept("auto", "partitioned", "by"):
             partitions = (_generated(cursor, columns),)
         elif cursor.accept("lifecycle"):
-            facts["lifecycle"] = integer(cursor)
+            facts["lifecycle"] = days(cursor)
         elif cursor.accept("tblproperties"):
             properties += read_properties(cursor)
         elif cursor.accept("stored", "as"):

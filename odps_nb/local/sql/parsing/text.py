@@ -32,7 +32,7 @@ from odps_nb.local.sql.parsing.statements import (
 from odps_nb.local.sql.parsing.tokenizer import Cursor, statements
 from odps_nb.local.sql.parsing.words import (
     columns_of,
-    integer,
+    days,
     items,
     names,
     read_columns,
@@ -252,7 +252,7 @@ def _alter_settings(name: Name, cursor: Cursor) -> Statement:
     if cursor.accept("set", "comment"):
         return AlterTable(name=name, comment=cursor.text())
     if cursor.accept("set", "lifecycle"):
-        return AlterTable(name=name, lifecycle=integer(cursor))
+        return AlterTable(name=name, lifecycle=days(cursor))
     if cursor.accept("set", "tblproperties"):
         return AlterTable(name=name, properties=tuple(read_properties(cursor)))
     raise cursor.unexpected("what to alter", ("add", "drop", "rename", "touch", "set"))

@@ -21,6 +21,14 @@ def integer(cursor: Cursor) -> int:
     return int(text)
 
 
+def days(cursor: Cursor) -> int:
+    """Parse the number of days of a lifecycle."""
+    number = integer(cursor)
+    if number < 1:
+        raise cursor.error("a lifecycle is a positive number of days", back=1)
+    return number
+
+
 def names(cursor: Cursor) -> tuple[str, ...]:
     """Parse ``(a, b)``."""
     inner = cursor.inner()
