@@ -89,7 +89,7 @@ def _turns(record: Any) -> list[tuple[str, str]]:
     messages = fields.get("messages") or fields.get("conversations")
     return [
         (
-            str(message.get("role", message.get("from", ""))),
+            str(message.get("role") or message.get("from") or ""),
             _said(message.get("content", message.get("value"))),
         )
         for message in (messages if isinstance(messages, list) else ())
