@@ -85,7 +85,8 @@ def detect(data: bytes, *, whole: bool = True, guess: bool = True) -> Encoding |
     complete = whole and len(sample) == len(data)
     from_bom = next((name for bom, name in _BOMS if sample.startswith(bom)), None)
     if from_bom is not None:
-        is_text = _is_text(sample, from_bom, whole=complete, few=_few_of_characters)
+        is_empty = any(sample == bom for bom, _ in _BOMS)
+        is_text = is_empty or _is_text(sample, from_bom, whole=complete, few=_few_of_characters)
         return Encoding(name=from_bom) if is_text else None
     stated = [] if _ESCAPES.search(sample) else [*_stated(sample), "utf-8"]
     for few in (None, _few_of_characters):
