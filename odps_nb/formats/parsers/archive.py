@@ -23,7 +23,7 @@ from odps_nb.errors import MissingDependencyError
 from odps_nb.formats.parsers.strip import Parts, samples
 from odps_nb.formats.shared import Size
 from odps_nb.parsing.encodings import detect
-from odps_nb.parsing.reasons import DAMAGED
+from odps_nb.parsing.reasons import DAMAGED, ENDS_EARLY
 from odps_nb.parsing.values import UnshowableError
 from odps_nb.terms import count_of, format_bytes, shorten
 
@@ -62,7 +62,7 @@ def parse(data: bytes, options: dict[str, Any]) -> tuple[_Found, bytes]:
         listed = _tar(inner, whole=whole and len(inner) < MAX_UNPACKED)
         return {**listed, "facts": ("tar", *listed["facts"])}, b""
     is_cut = whole and not ended
-    return {"length": len(inner), "note": f"{DAMAGED}: its data ends early" * is_cut}, inner[:_HEAD]
+    return {"length": len(inner), "note": ENDS_EARLY * is_cut}, inner[:_HEAD]
 
 
 def _with_samples(listed: _Found, parts: Parts, options: dict[str, Any]) -> tuple[_Found, bytes]:

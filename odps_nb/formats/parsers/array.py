@@ -13,7 +13,7 @@ from odps_nb.errors import MissingDependencyError
 from odps_nb.formats.parsers.depth import grey
 from odps_nb.formats.parsers.picture import check_pixels, thumbnail
 from odps_nb.formats.shared import Size, answer
-from odps_nb.parsing.reasons import DAMAGED, reason_of
+from odps_nb.parsing.reasons import ENDS_EARLY, reason_of
 from odps_nb.parsing.values import UnshowableError
 
 _SMALLEST = 16  # minimum rows and columns of a picture
@@ -34,7 +34,7 @@ def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
     if options["whole"] and not fortran and (picture := _picture(values, shape, dtype, size)):
         return answer(facts, picture)
     count = math.prod(shape) * dtype.itemsize
-    ends_early = f"{DAMAGED}: its data ends early; the first values are shown"
+    ends_early = f"{ENDS_EARLY}; the first values are shown"
     note = ends_early if options["length"] - file.tell() < count else ""
     if fortran and len(shape) > 1 and count:
         if len(values) != count:

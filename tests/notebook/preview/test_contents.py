@@ -152,6 +152,12 @@ def test_a_signature_at_an_offset_does_not_suffice_to_identify_a_format():
     assert sniff(bytes(28) + b"\xe8\3\0\0", 32).label == "binary"
 
 
+def test_the_tree_of_json_lines_counts_all_lines():
+    page = Seen(drawn(b'{"a": 1}\n' * 1000).html)
+    assert "1,000 items" in page.text
+    assert "300 items" not in page.text
+
+
 # -- conversations --------------------------------------------------------------------------------
 
 
