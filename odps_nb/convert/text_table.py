@@ -57,7 +57,8 @@ def delimited_table(text: str, head: str, default: str, options: TableTextOption
         raise ConversionError(
             f"the text ends inside the quoted field that begins in line {number:,}",
             target_type="table",
-            hint="check whether the text is truncated; pass ragged=True to read it as it is",
+            hint="check whether the text is truncated; if its quotes are ordinary characters, use"
+            " pandas.read_csv(blob.open(seek=True), quoting=3); ragged=True reads it as it is",
         )
     rest = body_of(text, form)
     line = rest[: len(rest) if (end := _line_end(rest)) < 0 else end]
@@ -148,11 +149,14 @@ def _read_csv(text: str, separator: str, options: TableTextOptions) -> pa.Table:
 def _with_all_digits(
     rows: pa.Table, read: Callable[[dict[str, pa.DataType]], pa.Table]
 ) -> pa.Table:
-    """Return whole numbers above 64 bits as text, because floating-point numbers round them."""
+    """Return large whole numbers as text, because a DOUBLE would round them.
+
+    They need more than 64 bits, or have a sign ``+``, which the parser accepts only in a DOUBLE.
+    """
     large = [
         at
         for at, column in enumerate(rows.columns)
-        if column.type == pa.float64() and pc.any(pc.greater_equal(pc.abs(column), 2.0**63)).as_py()
+        if column.type == pa.float64() and pc.any(pc.greater_equal(pc.abs(column), 2.0**53)).as_py()
     ]
     if not large:
         return rows

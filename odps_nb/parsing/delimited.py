@@ -194,7 +194,8 @@ def _rows(body: str, separator: str, *, whole: bool) -> _Rows:
 
     Return no rows if the separator is not in the first line.
     """
-    if separator not in body.lstrip("\r\n ").partition("\n")[0]:
+    first = body.lstrip("\r\n ").partition("\n")[0]
+    if separator not in first and first.count('"') % 2 == 0:  # else a quoted name has a line break
         return []
     try:
         reader = _reader(_without_tabs(body) if separator == BLANKS else body, separator)

@@ -202,12 +202,22 @@ def test_a_quote_inside_a_field_needs_no_end(text):
     assert table(text, separator=",").num_columns == 2
 
 
+def test_a_name_in_the_header_may_contain_line_breaks():
+    text = '"first\nname","v"\nx,1\ny,2\nz,3\n'
+    assert table(text).to_pydict() == {"first\nname": ["x", "y", "z"], "v": [1, 2, 3]}
+    assert shape_in_tile(text) == (3, 2)
+
+
 def test_whole_numbers_above_64_bits_keep_all_digits():
     large = "12345678901234567890"
     found = table(f"a,b,c\n{large},{large},1\n,0.5,2\n-3,inf,3\n")
     assert found.column("a").to_pylist() == [large, None, "-3"]
     assert found.column("b").type == "double"
     assert found.column("c").type == "int64"
+    assert table("a,b\n+12345678901234567,1\n+2,2\n").column("a").to_pylist() == [
+        "+12345678901234567",
+        "+2",
+    ]
     assert table(f"a,a\n{large},{2**63 - 1}\n1,2\n").columns[1].to_pylist() == [2**63 - 1, 2]
     with pytest.raises(ConversionError, match="values of 'a' include a whole number above 64 bits"):
         table(f'{{"a": {large}}}\n{{"a": 1}}\n')

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from odps_nb.access.row_forms import RowForms
 
 _TEXT_ROWS = 20
+_TEXT_WIDTH = 40  # characters of a group's name
 
 
 def draw(source: RowForms, x: str, y: str | None = None, **options: Any) -> Chart:
@@ -183,7 +184,7 @@ class Chart(LiveView):
         shown = element("div", head, element("div", self.image()), foot)
         text = "no values"
         if len(rows):
-            text = rows.to_string(index=False, float_format=number_text)
+            text = rows.to_string(index=False, float_format=number_text, max_colwidth=_TEXT_WIDTH)
         return bundle(shown, f"{self.title}\n{text}")
 
     def message(self, request: Mapping[str, Any]) -> dict[str, Any]:
