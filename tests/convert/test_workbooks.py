@@ -105,10 +105,13 @@ def test_to_table_accepts_the_name_of_a_sheet(odps: Connection, new_name, tmp_pa
 def test_to_table_decodes_short_utf_16_text_if_the_encoding_is_stated(
     odps: Connection, new_name, tmp_path
 ) -> None:
-    (tmp_path / "a.csv").write_bytes("a,b\n1,é\n2,x\n".encode("utf-16-le"))
+    (tmp_path / "a.csv").write_bytes("姓名,城市\n张三丰,上海市\n".encode("utf-16-le"))
     made = odps.table(new_name("texts"))
     made.write_files(tmp_path)
     blob = made.blobs("content")[0]
-    assert blob.to_table(encoding="utf-16-le").to_pydict() == {"a": [1, 2], "b": ["é", "x"]}
+    assert blob.to_table(encoding="utf-16-le").to_pydict() == {
+        "姓名": ["张三丰"],
+        "城市": ["上海市"],
+    }
     with pytest.raises(ConversionError, match="unknown encoding: utf-61"):
         blob.to_table(encoding="utf-61")
