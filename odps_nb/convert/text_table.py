@@ -87,7 +87,9 @@ def json_table(text: str) -> pa.Table:
             raise ConversionError(
                 f"line {number:,} is not JSON: {error}", target_type="table", hint=_JSON_HINT
             ) from None
-        if not isinstance(value, dict):
+        if value is None:
+            value = {}
+        elif not isinstance(value, dict):
             values = value if isinstance(value, list) else [value]
             value = {f"f{at}": item for at, item in enumerate(values)}
         rows.append(value)

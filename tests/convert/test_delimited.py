@@ -227,6 +227,7 @@ def test_json_lines_of_objects_or_arrays_are_rows():
     assert table('["u0", 1]\n["u1", 2]\n').to_pydict() == {"f0": ["u0", "u1"], "f1": [1, 2]}
     found = table('{"a": 1}\n\n{"b": {"c": "\u2028"}, "a": 2.5}\n')
     assert found.to_pydict() == {"a": [1, 2.5], "b": [None, {"c": "\u2028"}]}
+    assert table('{"a": 1}\nnull\n{"a": 2}\n').to_pydict() == {"a": [1, None, 2]}
     with pytest.raises(ConversionError, match="values of 'a' have different types"):
         table('{"a": 1}\n{"a": "x"}\n')
     many = "".join(f'{{"a": {n}}}\n' for n in range(30))

@@ -91,7 +91,8 @@ def _turns(record: Any) -> list[tuple[str, str]]:
     return [
         (
             str(message.get("role") or message.get("from") or ""),
-            _said(message.get("content", message.get("value"))),
+            _said(message.get("content", message.get("value")))
+            or "[tool calls]" * bool(message.get("tool_calls")),
         )
         for message in (messages if isinstance(messages, list) else ())
         if isinstance(message, dict)

@@ -171,4 +171,8 @@ def test_conversations_in_json_lines_are_shown_as_text():
     made = drawn("\n".join(map(json.dumps, records)).encode())
     assert "JSON lines · conversations · 3 lines" in made.text
     assert "user<b>tea?\n[image]assistantyeshumanmoregpt" in Seen(made.html).text
+    call = {"role": None, "content": None, "tool_calls": [{"function": {"name": "f"}}]}
+    text = Seen(drawn(f"{json.dumps({'messages': [call]})}\n{{}}\n".encode()).html).text
+    assert "[tool calls]" in text
+    assert "None" not in text
     assert "conversations" not in drawn(b'{"messages": 1}\n{"messages": [2]}\n').text
