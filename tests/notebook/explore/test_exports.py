@@ -327,13 +327,15 @@ def test_a_workbook_has_floats_and_the_first_days_of_excel_as_displayed(odps):
     ]
 
 
-def test_an_empty_map_is_an_empty_json_object(odps, new_name):
+def test_nested_values_are_json_with_the_digits_of_their_types(odps, new_name):
     table = odps.create_table(
         new_name("maps"),
-        "a map<int,array<map<int,int>>>, b map<string,int>, c struct<m:map<int,int>>",
+        "a map<int,array<map<int,int>>>, b map<string,int>, c struct<m:map<int,int>>, "
+        "f array<float>, g struct<f:float,d:double>",
     )
-    table.write([{"a": {1: [{1: 2}, {}]}, "b": {}, "c": {"m": {}}}])
-    texts = ['{"1": [{"1": 2}, {}]}', "{}", '{"m": {}}']
+    row = {"a": {1: [{1: 2}, {}]}, "b": {}, "c": {"m": {}}, "f": [0.1, None, 2]}
+    table.write([{**row, "g": {"f": 0.7, "d": 0.7}}])
+    texts = ['{"1": [{"1": 2}, {}]}', "{}", '{"m": {}}', "[0.1, null, 2.0]", '{"f": 0.7, "d": 0.7}']
     _, file = written(table.read(), "csv")
     assert list(csv.reader(io.TextIOWrapper(file, "utf-8-sig")))[1] == texts
     with closing(RowView(rows_of(table.read()), seed=1)) as view:

@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
@@ -21,6 +22,7 @@ from odps_nb.schema import (
     OdpsType,
     StructType,
     TypeCode,
+    VectorType,
     has_blob,
 )
 from odps_nb.type_facts import TYPE_FACTS
@@ -146,10 +148,12 @@ def _plain(value: Any, odps: OdpsType | None, as_text: Callable[[bytes], str | N
         kinds = {member.name.lower(): member.type for member in members}
         return {str(k): _plain(item, kinds.get(k.lower()), as_text) for k, item in value.items()}
     if isinstance(value, list):
-        element = odps.element if isinstance(odps, ArrayType) else None
+        element = odps.element if isinstance(odps, (ArrayType, VectorType)) else None
         return [_plain(item, element, as_text) for item in value]
     if isinstance(value, bytes):
         return as_text(value)
+    if isinstance(value, float) and odps is not None and odps.code is TypeCode.FLOAT:
+        return float(str(np.float32(value)))  # 0.1, not the double 0.10000000149011612
     if isinstance(value, datetime.datetime):
         return value.isoformat(sep=" ")
     return value
