@@ -18,6 +18,7 @@ from odps_nb.access.displayed import Displayed
 from odps_nb.access.saving import Folder, file_name_for, save_stream
 from odps_nb.errors import ArgumentError, ConversionError, OdpsNbError
 from odps_nb.explained import explained, explained_init
+from odps_nb.formats.kind import UNKNOWN
 from odps_nb.formats.registry import sniff
 from odps_nb.terms import BlobReference, format_bytes, shorten
 
@@ -346,6 +347,9 @@ class Blob(Displayed):
         with self._named():
             data = self._content(max_bytes)
             mime, name = self._recognise(data), ""
+            if mime == UNKNOWN and encoding is not None:  # e.g. short UTF-16 without a mark
+                data, encoding = blob_content.as_text(data, encoding).encode(), "utf-8"
+                mime = self._recognise(data)
             if mime.startswith("text/") and mime not in blob_content.DELIMITED:
                 name = self.file_name  # an ending such as .csv decides for ambiguous text
                 mime = self._recognise(data, name)

@@ -171,6 +171,11 @@ def as_table(
     sheet: str | int | None = None,
 ) -> pa.Table:
     """Return the rows of a file in one of the formats of `odps_nb.access.blob.Blob.to_table`."""
+    is_binary = mime in (_PARQUET, _ARROW_FILE, _ARROW_STREAM)
+    if (is_binary and names is not None) or (
+        separator is not None and (is_binary or mime in WORKBOOKS)
+    ):
+        raise _other_kind(mime, "delimited file", "omit separator= and names=")
     if mime in WORKBOOKS:
         has_header = names is None if header is None else header
         with readable(mime, "table", max_bytes):
@@ -183,7 +188,7 @@ def as_table(
         separator=separator, header=header, names=names, ragged=ragged, file_name=file_name
     )
     is_text = mime in DELIMITED or separator is not None or names is not None
-    if mime not in (_PARQUET, _ARROW_FILE, _ARROW_STREAM, _JSON_LINES) and not is_text:
+    if not is_binary and mime != _JSON_LINES and not is_text:
         raise _other_kind(mime, "table", _NO_TABLE if mime.startswith("text/") else _TABLES)
     with readable(mime, "table", max_bytes):
         if is_text:
@@ -292,7 +297,7 @@ def _require_pixels(size: tuple[int, int], limit: int) -> None:
     width, height = size
     if width * height > limit:
         raise LimitExceededError(
-            f"the picture has {width} × {height} pixels; the maximum is {limit / 1e6:.0f} million",
+            f"the picture has {width} × {height} pixels; the maximum is {limit:,} pixels",
             limit=limit,
             actual=width * height,
             hint="pass a larger max_pixels= if you trust the picture",

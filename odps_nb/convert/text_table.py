@@ -5,14 +5,24 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from odps_nb.errors import ConversionError, LimitExceededError
-from odps_nb.parsing.delimited import BLANKS, HIVE, Form, body_of, form_of, lines_of, unevenness
+from odps_nb.parsing.delimited import (
+    BLANKS,
+    HIVE,
+    Form,
+    body_of,
+    form_of,
+    lines_of,
+    open_quote,
+    unevenness,
+)
 
 _BLOCK = 16 << 20  # bytes per CSV block, and the maximum length of a row
 _MAX_COLUMNS = 10_000  # each column needs a few KiB, even if its values are small
@@ -43,6 +53,13 @@ def delimited_table(text: str, head: str, default: str, options: TableTextOption
         separator=options.separator or "",
         file_name=options.file_name,
     ) or Form(separator=default)
+    if not options.ragged and (number := open_quote(text, form)):
+        raise ConversionError(
+            f"the text ends inside the quoted field that begins in line {number:,}",
+            target_type="table",
+            hint="check whether the text is truncated; if its quotes are ordinary characters, use"
+            " pandas.read_csv(blob.open(seek=True), quoting=3); ragged=True reads it as it is",
+        )
     rest = body_of(text, form)
     line = rest[: len(rest) if (end := _line_end(rest)) < 0 else end]
     _require_columns(line.count(form.separator) + 1)
@@ -70,7 +87,9 @@ def json_table(text: str) -> pa.Table:
             raise ConversionError(
                 f"line {number:,} is not JSON: {error}", target_type="table", hint=_JSON_HINT
             ) from None
-        if not isinstance(value, dict):
+        if value is None:
+            value = {}
+        elif not isinstance(value, dict):
             values = value if isinstance(value, list) else [value]
             value = {f"f{at}": item for at, item in enumerate(values)}
         rows.append(value)
@@ -85,9 +104,14 @@ _JSON_HINT = "use blob.to_text(), and parse its lines"
 def _json_column(name: str, values: list[Any]) -> pa.Array:
     try:
         return pa.array(values)
-    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as error:
+    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, UnicodeEncodeError) as error:
+        reason = "have different types"
+        if isinstance(error, OverflowError):
+            reason = "include a whole number above 64 bits"
+        elif isinstance(error, UnicodeEncodeError):
+            reason = "include a character that is not valid Unicode"
         raise ConversionError(
-            f"the values of {name!r} have different types: {error}",
+            f"the values of {name!r} {reason}: {error}",
             column=name,
             target_type="table",
             hint=_JSON_HINT,
@@ -101,21 +125,48 @@ def _read_csv(text: str, separator: str, options: TableTextOptions) -> pa.Table:
     has_header = options.has_header(separator)
     if options.names is not None:
         _check_names(text, separator, options.names)
-    return fast_csv.read_csv(
-        pa.BufferReader(text.encode()),
-        read_options=fast_csv.ReadOptions(
-            block_size=_BLOCK,
-            column_names=options.names,
-            autogenerate_column_names=options.names is None and not has_header,
-            skip_rows_after_names=int(options.names is not None and has_header),
-        ),
-        parse_options=fast_csv.ParseOptions(
-            delimiter=separator, newlines_in_values=not hive, quote_char=False if hive else '"'
-        ),
-        convert_options=fast_csv.ConvertOptions(
-            null_values=["\\N"] if hive else None, strings_can_be_null=hive
-        ),
-    )
+
+    def read(types: dict[str, pa.DataType]) -> pa.Table:
+        return fast_csv.read_csv(
+            pa.BufferReader(text.encode()),
+            read_options=fast_csv.ReadOptions(
+                block_size=_BLOCK,
+                column_names=options.names,
+                autogenerate_column_names=options.names is None and not has_header,
+                skip_rows_after_names=int(options.names is not None and has_header),
+            ),
+            parse_options=fast_csv.ParseOptions(
+                delimiter=separator, newlines_in_values=not hive, quote_char=False if hive else '"'
+            ),
+            convert_options=fast_csv.ConvertOptions(
+                null_values=["\\N"] if hive else None,
+                strings_can_be_null=hive or bool(types),
+                column_types=types,
+            ),
+        )
+
+    return _with_all_digits(read({}), read)
+
+
+def _with_all_digits(
+    rows: pa.Table, read: Callable[[dict[str, pa.DataType]], pa.Table]
+) -> pa.Table:
+    """Return large whole numbers as text, because a DOUBLE would round them.
+
+    They need more than 64 bits, or have a sign ``+``, which the parser accepts only in a DOUBLE.
+    """
+    large = [
+        at
+        for at, column in enumerate(rows.columns)
+        if column.type == pa.float64() and pc.any(pc.greater_equal(pc.abs(column), 2.0**53)).as_py()
+    ]
+    if not large:
+        return rows
+    texts = read({rows.column_names[at]: pa.string() for at in large})
+    for at in large:
+        if pc.all(pc.match_substring_regex(texts.column(at), r"^\s*[+-]?\d+\s*$")).as_py():
+            rows = rows.set_column(at, texts.field(at), texts.column(at))
+    return rows
 
 
 def _check_names(text: str, separator: str, names: Sequence[str]) -> None:

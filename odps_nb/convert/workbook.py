@@ -34,6 +34,7 @@ WORKBOOKS: Final = (
 MAX_UNPACKED: Final = 128 << 20
 #: Maximum cells of a sheet's bounding rectangle; the library stores a value for each cell.
 MAX_CELLS: Final = 40_000_000
+_EXACT: Final = 2.0**53  # larger whole numbers are not exact
 _CELL: Final = re.compile(rb"\br\s*=\s*[\"']([A-Za-z]{1,3})(\d{1,7})[\"']")
 _BEGIN: Final = b"\x09\x08\x10\x00\x00\x06\x05\x00"  # first bytes of the workbook's global part
 _FILE_PASS: Final = 0x2F
@@ -83,7 +84,9 @@ def open_workbook(data: bytes) -> CalamineWorkbook:
 
 def cell_text(value: object) -> str:
     """Return a cell as text; whole numbers have no ``.0``, as in Excel."""
-    return str(int(value) if isinstance(value, float) and value.is_integer() else value)
+    if isinstance(value, float) and value.is_integer() and abs(value) < _EXACT:
+        return str(int(value))
+    return str(value)
 
 
 def _column(cells: Sequence[Any]) -> pa.Array:

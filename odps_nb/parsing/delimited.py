@@ -37,6 +37,8 @@ _VALUE: Final = re.compile(
 )
 _BYTE: Final = re.compile(r" ?0x[0-9a-fA-F]{1,2}")
 _NAME: Final = re.compile(r"[^\W\d]\w{0,63}")
+#: First line that states the separator, for Excel.
+_STATED: Final = re.compile(r'"?sep=([^\w\s"]|\t)"?\r?\n', re.IGNORECASE)
 _RULE: Final = re.compile(r"[\s|:+-]+")  # the line below the header, as in Markdown
 _BRACKETS: Final = ("()", "[]", "{}")
 
@@ -73,11 +75,13 @@ def form_of(
     file_name
         If it ends in ``.tsv`` or ``.csv``, weaker evidence of a table is sufficient.
     """
-    if not separator and HIVE in head:  # unique to Hive text, see `odps_nb.parsing.encodings`
+    start, comment = _comments(head)
+    if stated := _STATED.match(head):
+        separator, start, comment = separator or stated[1], stated.end(), stated.end()
+    elif not separator and HIVE in head:  # unique to Hive text, see `odps_nb.parsing.encodings`
         separator = HIVE
     if separator == HIVE:
         return Form(separator=HIVE)
-    start, comment = _comments(head)
     body = head[start:]
     form: Form | None = Form(separator=separator)
     if separator:
@@ -143,6 +147,17 @@ def unevenness(number: int, fields: int, names: int) -> str:
     return f"line {number:,} has {have}, but the first line has {names:,}"
 
 
+def open_quote(text: str, form: Form) -> int:
+    """Return the line of a quoted field that the text does not end; 0 if there is none."""
+    if form.separator == HIVE or text.count('"', form.start) % 2 == 0:
+        return 0
+    # a quote at the beginning of a field, and the field's closing quote
+    field = rf'(?<![^\r\n{re.escape(form.separator)}])"(?:[^"]|"")*+("?)'
+    starts = (match.start() for match in re.finditer(field, text[form.start :]) if not match[1])
+    at = next(starts, None)
+    return 0 if at is None else text.count("\n", 0, form.start + at) + 1
+
+
 def may_be_row(first: list[str], second: list[str]) -> bool:
     """Whether the first line has numbers wherever the second one has, so it may be no header."""
     fields = zip(first, second, strict=False)
@@ -179,7 +194,8 @@ def _rows(body: str, separator: str, *, whole: bool) -> _Rows:
 
     Return no rows if the separator is not in the first line.
     """
-    if separator not in body.lstrip("\r\n ").partition("\n")[0]:
+    first = body.lstrip("\r\n ").partition("\n")[0]
+    if separator not in first and first.count('"') % 2 == 0:  # else a quoted name has a line break
         return []
     try:
         reader = _reader(_without_tabs(body) if separator == BLANKS else body, separator)

@@ -85,7 +85,8 @@ def detect(data: bytes, *, whole: bool = True, guess: bool = True) -> Encoding |
     complete = whole and len(sample) == len(data)
     from_bom = next((name for bom, name in _BOMS if sample.startswith(bom)), None)
     if from_bom is not None:
-        is_text = _is_text(sample, from_bom, whole=complete, few=_few_of_characters)
+        is_empty = any(sample == bom for bom, _ in _BOMS)
+        is_text = is_empty or _is_text(sample, from_bom, whole=complete, few=_few_of_characters)
         return Encoding(name=from_bom) if is_text else None
     stated = [] if _ESCAPES.search(sample) else [*_stated(sample), "utf-8"]
     for few in (None, _few_of_characters):
@@ -104,6 +105,8 @@ def guess_encoding(data: bytes, *, whole: bool) -> Encoding | None:
     encoding, or one in which all bytes are characters (ISO 8859-5), may fit only because of an
     invalid byte. Text without a guess is UTF-8 if all but a few bytes are ASCII.
     """
+    if name := _of_pairs(data, whole=whole):
+        return Encoding(name=name, guessed=True)
     first_guess = _guessed(data, whole=whole)
     if (first_guess and _USUAL.fullmatch(first_guess.name)) or _NOT_TEXT.search(data):
         return first_guess
@@ -231,6 +234,16 @@ def _of_letters(sample: bytes) -> str:
     if _PAIRS.fullmatch(sample) and _CHINESE.match(sample):
         return "gb18030"
     return "cp1252" if _WESTERN.fullmatch(sample) and not sample.isascii() else ""
+
+
+def _of_pairs(data: bytes, *, whole: bool) -> str:
+    """Return UTF-16 if at least half of the characters have a high byte of 0, as in ASCII text."""
+    if len(set(data)) < _VARIETY or b"\x01" in data:
+        return ""
+    for name, high in (("utf-16-le", data[1::2]), ("utf-16-be", data[::2])):
+        if high.count(0) * 2 >= len(high) and _is_text(data, name, whole=whole):
+            return name
+    return ""
 
 
 def _guessed(data: bytes, *, whole: bool) -> Encoding | None:

@@ -13,6 +13,7 @@ from typing import Final
 
 #: Prefix of the reason if the data is certainly truncated or damaged.
 DAMAGED: Final = "truncated or damaged"
+ENDS_EARLY: Final = f"{DAMAGED}: its data ends early"
 
 _LONGEST: Final = 200
 _FORM: Final = "its format is unknown to the decoder"

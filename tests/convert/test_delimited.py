@@ -172,10 +172,62 @@ def test_the_caller_can_state_whether_there_is_a_header_and_name_the_columns():
         table(plain, names=["id"])
 
 
+@pytest.mark.parametrize("line", ["sep=;\n", '"sep=;"\r\n', "SEP=;\n"])
+def test_a_first_line_for_excel_states_the_separator(line):
+    assert table(f"{line}a;b\n1,5;2\n").to_pydict() == {"a": ["1,5"], "b": [2]}
+    assert shape_in_tile(f"{line}a;b\n1,5;2\n") == (1, 2)
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ('a,b\n1,2\n3,"4"\n5,"x\n2,y\n3,z\n', 4),
+        ('# note\na,b\n1,"x""y"\n2,"z\n"\n3,"', 6),
+        ('a;b\n1;2\n3;4\n5;"1,""2;3\n4;5', 4),
+    ],
+)
+def test_a_quoted_field_without_an_end_is_reported_by_tile_and_table(text, line):
+    says = f"quoted field that begins in line {line}"
+    data = text.encode()
+    assert f"{says} has no end" in tile(Value(data)).notes[0]
+    with pytest.raises(ConversionError, match=says):
+        table(text)
+    assert table(text, ragged=True).num_columns == 2
+
+
+@pytest.mark.parametrize(
+    "text", ['a,b\n1,5"\n2,x\n3,y\n', 'a,b\n"x" "y,1\n2,3\n', 'a,b\n"",""""\n1,\n']
+)
+def test_a_quote_inside_a_field_needs_no_end(text):
+    assert table(text, separator=",").num_columns == 2
+
+
+def test_a_name_in_the_header_may_contain_line_breaks():
+    text = '"first\nname","v"\nx,1\ny,2\nz,3\n'
+    assert table(text).to_pydict() == {"first\nname": ["x", "y", "z"], "v": [1, 2, 3]}
+    assert shape_in_tile(text) == (3, 2)
+
+
+def test_whole_numbers_above_64_bits_keep_all_digits():
+    large = "12345678901234567890"
+    found = table(f"a,b,c\n{large},{large},1\n,0.5,2\n-3,inf,3\n")
+    assert found.column("a").to_pylist() == [large, None, "-3"]
+    assert found.column("b").type == "double"
+    assert found.column("c").type == "int64"
+    assert table("a,b\n+12345678901234567,1\n+2,2\n").column("a").to_pylist() == [
+        "+12345678901234567",
+        "+2",
+    ]
+    assert table(f"a,a\n{large},{2**63 - 1}\n1,2\n").columns[1].to_pylist() == [2**63 - 1, 2]
+    with pytest.raises(ConversionError, match="values of 'a' include a whole number above 64 bits"):
+        table(f'{{"a": {large}}}\n{{"a": 1}}\n')
+
+
 def test_json_lines_of_objects_or_arrays_are_rows():
     assert table('["u0", 1]\n["u1", 2]\n').to_pydict() == {"f0": ["u0", "u1"], "f1": [1, 2]}
     found = table('{"a": 1}\n\n{"b": {"c": "\u2028"}, "a": 2.5}\n')
     assert found.to_pydict() == {"a": [1, 2.5], "b": [None, {"c": "\u2028"}]}
+    assert table('{"a": 1}\nnull\n{"a": 2}\n').to_pydict() == {"a": [1, None, 2]}
     with pytest.raises(ConversionError, match="values of 'a' have different types"):
         table('{"a": 1}\n{"a": "x"}\n')
     many = "".join(f'{{"a": {n}}}\n' for n in range(30))

@@ -40,6 +40,17 @@ def test_text_is_detected_in_its_encoding(encoding):
     assert sniff(data, len(data)).encoding
 
 
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
+@pytest.mark.parametrize(
+    "text", ["abc", "name,b\nfoo,café\n", "id,名\n1,张\n", POEM[:5] + " a b c"]
+)
+def test_short_utf_16_text_without_a_mark_is_detected(text, encoding):
+    assert blob_content.as_text(text.encode(encoding), None) == text
+    for end in range(2000, 2004):  # a truncated head
+        found = detect((text * 500).encode(encoding)[:end], whole=False)
+        assert (found.name, found.guessed) == (encoding, True)
+
+
 @pytest.mark.parametrize(
     "text", ["你好", "苹果", "中国北京", "id,name\n1,张三\n2,李四\n", "价格：3"]
 )
@@ -79,7 +90,15 @@ def test_a_declared_encoding_that_is_wrong_is_ignored(stated):
 
 @pytest.mark.parametrize(
     "data",
-    [b"\0\1\2\3" * 9, b"a\0b", bytes(range(256)), b"\x7fELF\x02\x01\x01" + bytes(40), b"\xff" * 40],
+    [
+        b"\0\1\2\3" * 9,
+        b"a\0b",
+        b"a\0" * 9,
+        b"a\0b\0c\0\1\0",
+        bytes(range(256)),
+        b"\x7fELF\x02\x01\x01" + bytes(40),
+        b"\xff" * 40,
+    ],
 )
 def test_binary_data_is_not_text(data):
     assert detect(data) is None

@@ -17,13 +17,14 @@ from odps_nb.errors import ConversionError, LimitExceededError
 from odps_nb.formats.registry import sniff
 
 EXCEL = WORKBOOKS[0]
+PARQUET = "application/vnd.apache.parquet"
 LIMIT = 1 << 20
 CELLS = {
     "id": [1, 2, 3],
     "price": [2.5, None, 4],
     "day": [dt.date(2024, 1, 1), dt.datetime(2024, 1, 2, 12), None],
     "is new": [True, False, None],
-    "mixed": ["a", 1, 2.5],
+    "mixed": ["a", 1, 1e300],
     "": ["x", "y", None],
 }
 
@@ -52,7 +53,7 @@ def test_columns_have_the_types_of_their_cells() -> None:
         *("int64", "double", "timestamp[us]", "bool", "string", "string")
     ]
     assert found["price"].to_pylist() == [2.5, None, 4]
-    assert found["mixed"].to_pylist() == ["a", "1", "2.5"]
+    assert found["mixed"].to_pylist() == ["a", "1", "1e+300"]
     assert found["day"].to_pylist()[0] == dt.datetime(2024, 1, 1)
 
 
@@ -77,6 +78,9 @@ def test_a_sheet_without_cells_has_no_columns() -> None:
         (EXCEL, {"sheet": 2}, "no sheet 2"),
         (EXCEL, {"sheet": 1, "names": ["a"]}, "names= has 1 names, but the sheet has 6 columns"),
         ("text/csv", {"sheet": 0}, "the blob is not a workbook"),
+        (EXCEL, {"separator": ","}, "the blob is not a delimited file: its content is .*sheet"),
+        (PARQUET, {"separator": ","}, "the blob is not a delimited file: its content is .*parquet"),
+        (PARQUET, {"names": ["a"]}, "the blob is not a delimited file: its content is .*parquet"),
     ],
 )
 def test_an_invalid_sheet_or_cell_is_refused(mime: str, options: dict, says: str) -> None:
@@ -96,3 +100,18 @@ def test_to_table_accepts_the_name_of_a_sheet(odps: Connection, new_name, tmp_pa
     made = odps.table(new_name("books"))
     made.write_files(tmp_path)
     assert made.blobs("content")[0].to_table(sheet="data").num_rows == 3
+
+
+def test_to_table_decodes_short_utf_16_text_if_the_encoding_is_stated(
+    odps: Connection, new_name, tmp_path
+) -> None:
+    (tmp_path / "a.csv").write_bytes("姓名,城市\n张三丰,上海市\n".encode("utf-16-le"))
+    made = odps.table(new_name("texts"))
+    made.write_files(tmp_path)
+    blob = made.blobs("content")[0]
+    assert blob.to_table(encoding="utf-16-le").to_pydict() == {
+        "姓名": ["张三丰"],
+        "城市": ["上海市"],
+    }
+    with pytest.raises(ConversionError, match="unknown encoding: utf-61"):
+        blob.to_table(encoding="utf-61")

@@ -80,11 +80,12 @@ def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing
         )
     inside = sniff(parsed.data, parsed.number("length"))
     what = f"one {inside.label} file"
+    note = parsed.text("note")
     if not inside.encoding:
-        return placeholder(what, size)
+        return placeholder(what, size, note=note)
     text = text_of(Excerpt(data=parsed.data, whole=False), inside)
     html = source_box(text, size, label=f"text inside {name}")
-    return Drawing(html=html, facts=(what,))
+    return Drawing(html=html, facts=(what,), note=note)
 
 
 KIND = Kind(

@@ -66,6 +66,7 @@ def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing
         rows = [line for line in source.split("\n") if line.strip()]
         fact = count_of(len(rows), "line")
         value: Any = [_load(row) if _parses(row) else row for row in rows[:_NODES]]
+        value += rows[_NODES:]  # counted, but not shown
         if conversations := [turns for record in value[: size.rows] if (turns := _turns(record))]:
             body = join(map(_conversation, conversations))
             return Drawing(html=_box(body, size, name), facts=("conversations", fact))
@@ -89,8 +90,9 @@ def _turns(record: Any) -> list[tuple[str, str]]:
     messages = fields.get("messages") or fields.get("conversations")
     return [
         (
-            str(message.get("role", message.get("from", ""))),
-            _said(message.get("content", message.get("value"))),
+            str(message.get("role") or message.get("from") or ""),
+            _said(message.get("content", message.get("value")))
+            or "[tool calls]" * bool(message.get("tool_calls")),
         )
         for message in (messages if isinstance(messages, list) else ())
         if isinstance(message, dict)

@@ -41,6 +41,7 @@ _HTML_START = re.compile(
 )
 # a root element without a declaration before it
 _ROOT: Final = re.compile(r"<([\w.-]{1,60}(?::[\w.-]{1,60})?)(\s[^<>]{0,4000})?>")
+_XHTML_START: Final = re.compile(r"<html[\s>/]", re.IGNORECASE)
 _NO_TAG: Final = re.compile(r"<[^\w/!?]")
 #: Prepended to the page's markup, so that the policy applies to all of it.
 POLICY: Final = (
@@ -59,7 +60,9 @@ def root_at(text: str) -> int:
 def _recognise(head: Head) -> Format | None:
     at = root_at(head.text)
     before = head.text[:at].lower()
-    if "<!doctype html" in before or _HTML_START.match(head.text, at):
+    # after an XML declaration, <a> or <title> may be any element
+    start = _XHTML_START if before.lstrip().startswith("<?xml") else _HTML_START
+    if "<!doctype html" in before or start.match(head.text, at):
         return _HTML
     if before.lstrip().startswith(("<?xml", "<!doctype")):
         return _XML

@@ -9,7 +9,15 @@ from odps_nb.formats.drawing import Drawing, Excerpt, table_of
 from odps_nb.formats.kind import TEXTS, Format, Head, Kind, text_of
 from odps_nb.formats.kinds import text as plain
 from odps_nb.formats.shared import Size
-from odps_nb.parsing.delimited import BLANKS, HIVE, form_of, lines_of, may_be_row, unevenness
+from odps_nb.parsing.delimited import (
+    BLANKS,
+    HIVE,
+    form_of,
+    lines_of,
+    may_be_row,
+    open_quote,
+    unevenness,
+)
 from odps_nb.parsing.values import UnshowableError
 from odps_nb.terms import count_of
 
@@ -42,6 +50,8 @@ def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing
     count = len(lines) - 1
     if form.separator == HIVE:  # no header line
         head, body, count = [], [row for _, row in lines[: size.rows]], count + 1
+    elif excerpt.whole and (number := open_quote(text, form)):
+        note = f"truncated or damaged: the quoted field that begins in line {number:,} has no end"
     elif uneven := [(number, len(row)) for number, row in lines if len(row) != len(head)]:
         note = f"{unevenness(*uneven[0], len(head))}: to_table(ragged=True) pads or adds columns"
     elif body and may_be_row(head, body[0]):

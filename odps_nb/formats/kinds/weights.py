@@ -21,6 +21,7 @@ from odps_nb.formats.drawing import (
 from odps_nb.formats.kind import BINARIES, MIB, Format, Head, Kind, load_json
 from odps_nb.formats.parsing import draw_parsed
 from odps_nb.formats.shared import Size
+from odps_nb.parsing.reasons import ENDS_EARLY
 from odps_nb.parsing.values import UnshowableError
 from odps_nb.terms import count_of, shorten
 
@@ -36,6 +37,9 @@ _TENSOR = re.compile(
     rb'"((?:[^"\\]|\\.){1,500})"\s*:\s*\{\s*"dtype"\s*:\s*"([A-Z0-9_]{1,12})"\s*,\s*'
     rb'"shape"\s*:\s*\[([\d,\s]{0,200})\]'
 )
+
+
+_END: Final = re.compile(rb'"data_offsets"\s*:\s*\[\s*\d+\s*,\s*(\d{1,18})\s*\]')
 
 
 def _recognise(head: Head) -> Format | None:
@@ -75,7 +79,9 @@ def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing
     shown = tensors[: size.rows * 10]
     rows = [(called, kind, "×".join(shape) or "scalar") for called, kind, shape in shown]
     html = table_of(("tensor", "type", "shape"), rows, size, label=f"tensors of {name}")
-    return Drawing(html=html, facts=tuple(facts))
+    end = 8 + length + max(map(int, _END.findall(header)), default=0)
+    is_cut = excerpt.size is not None and end > excerpt.size
+    return Drawing(html=html, facts=tuple(facts), note=ENDS_EARLY if is_cut else "")
 
 
 def _torch(data: bytes, size: Size, *, name: str) -> Drawing:

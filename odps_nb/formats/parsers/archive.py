@@ -22,7 +22,8 @@ import zstandard
 from odps_nb.errors import MissingDependencyError
 from odps_nb.formats.parsers.strip import Parts, samples
 from odps_nb.formats.shared import Size
-from odps_nb.parsing.reasons import DAMAGED
+from odps_nb.parsing.encodings import detect
+from odps_nb.parsing.reasons import DAMAGED, ENDS_EARLY
 from odps_nb.parsing.values import UnshowableError
 from odps_nb.terms import count_of, format_bytes, shorten
 
@@ -30,6 +31,9 @@ from odps_nb.terms import count_of, format_bytes, shorten
 MAX_UNPACKED: Final = 1024 * 1024
 _HEAD: Final = 64 * 1024
 _NAMES: Final = 200
+_UTF_8: Final = 0x800  # flags of a ZIP entry
+_ENCRYPTED: Final = 1
+_MULTIBYTE: Final = ("utf-8", "gb18030", "gbk", "gb2312", "big5", "cp932", "cp949")
 _SAMPLE: Final = 4 * 1024 * 1024  # maximum bytes of a picture or sound to show
 _SHOWN: Final = (*(".jpg", ".jpeg", ".png", ".webp"), *(".flac", ".wav", ".mp3", ".ogg", ".opus"))
 _CUT: Final = (tarfile.TarError, lzma.LZMAError, EOFError, ValueError, OSError)
@@ -53,10 +57,12 @@ def parse(data: bytes, options: dict[str, Any]) -> tuple[_Found, bytes]:
         return _with_samples(_tar(data, whole=whole), partial(_tarred, data), options)
     if label == "RAR":
         return _rar(data, whole=whole), b""
-    inner = _unpack(data, label)
+    inner, ended = _unpack(data, label)
     if inner.startswith(b"ustar", 257):
-        return _tar(inner, whole=whole and len(inner) < MAX_UNPACKED), b""
-    return {"length": len(inner)}, inner[:_HEAD]
+        listed = _tar(inner, whole=whole and len(inner) < MAX_UNPACKED)
+        return {**listed, "facts": ("tar", *listed["facts"])}, b""
+    is_cut = whole and not ended
+    return {"length": len(inner), "note": ENDS_EARLY * is_cut}, inner[:_HEAD]
 
 
 def _with_samples(listed: _Found, parts: Parts, options: dict[str, Any]) -> tuple[_Found, bytes]:
@@ -76,7 +82,16 @@ def _listed(infos: list[Any], *, whole: bool = True) -> _Found:
 
 def _zip(data: bytes) -> _Found:
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
-        return _listed(archive.infolist())
+        infos = archive.infolist()
+    # names without the flag for UTF-8 are in the encoding of the system that wrote the archive
+    old = [info for info in infos[:_NAMES] if not info.flag_bits & _UTF_8]
+    encoding = detect("\n".join(info.filename for info in old).encode("cp437", "replace"))
+    if encoding and encoding.name in _MULTIBYTE:
+        for info in old:
+            info.filename = info.filename.encode("cp437").decode(encoding.name, "replace")
+    listed = _listed(infos)
+    is_locked = any(info.flag_bits & _ENCRYPTED for info in infos)
+    return {**listed, "facts": (*listed["facts"], *["password-protected"] * is_locked)}
 
 
 def _zipped(data: bytes) -> Iterator[tuple[str, bytes]]:
@@ -123,18 +138,21 @@ def _tar(data: bytes, *, whole: bool) -> _Found:
     if not files:
         damaged = f"{DAMAGED}: it contains no complete file"
         raise UnshowableError(damaged if whole else "no file in the part that was read")
-    return _entries(files, "tar", "first files" if more else count_of(len(files), "file"))
+    return _entries(files, "first files" if more else count_of(len(files), "file"))
 
 
-def _unpack(data: bytes, label: str) -> bytes:
-    """Decompress up to `MAX_UNPACKED` bytes; a truncated stream ends early without an error."""
+def _unpack(data: bytes, label: str) -> tuple[bytes, bool]:
+    """Decompress up to `MAX_UNPACKED` bytes; also return whether there is more or a valid end."""
+    unpacker: Any
     if label == "gzip":
-        return zlib.decompressobj(wbits=31).decompress(data, MAX_UNPACKED)
-    if label == "bzip2":
-        return bz2.BZ2Decompressor().decompress(data, MAX_UNPACKED)
-    if label == "xz":
-        return lzma.LZMADecompressor(memlimit=1 << 27).decompress(data, MAX_UNPACKED)
+        unpacker = zlib.decompressobj(wbits=31)
+        inner = unpacker.decompress(data, MAX_UNPACKED)
+        return inner, unpacker.eof or len(inner) == MAX_UNPACKED
+    if label in ("bzip2", "xz"):
+        is_bzip2 = label == "bzip2"
+        unpacker = bz2.BZ2Decompressor() if is_bzip2 else lzma.LZMADecompressor(memlimit=1 << 27)
+        return unpacker.decompress(data, MAX_UNPACKED), unpacker.eof or not unpacker.needs_input
     # the window size limits memory; the byte count below limits the output
     unpacker = zstandard.ZstdDecompressor(max_window_size=1 << 27)
     with unpacker.stream_reader(io.BytesIO(data), read_across_frames=False) as reader:
-        return reader.read(MAX_UNPACKED)
+        return reader.read(MAX_UNPACKED), True

@@ -13,7 +13,7 @@ from odps_nb.errors import MissingDependencyError
 from odps_nb.formats.parsers.depth import grey
 from odps_nb.formats.parsers.picture import check_pixels, thumbnail
 from odps_nb.formats.shared import Size, answer
-from odps_nb.parsing.reasons import reason_of
+from odps_nb.parsing.reasons import ENDS_EARLY, reason_of
 from odps_nb.parsing.values import UnshowableError
 
 _SMALLEST = 16  # minimum rows and columns of a picture
@@ -33,9 +33,16 @@ def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
     values = data[file.tell() :]
     if options["whole"] and not fortran and (picture := _picture(values, shape, dtype, size)):
         return answer(facts, picture)
-    rows = _first_rows(values, shape, dtype, size, fortran=fortran)
+    count = math.prod(shape) * dtype.itemsize
+    ends_early = f"{ENDS_EARLY}; the first values are shown"
+    note = ends_early if options["length"] - file.tell() < count else ""
+    if fortran and len(shape) > 1 and count:
+        if len(values) != count:
+            return answer(facts, lines=["Fortran order: the first rows are spread across the file"])
+        values = np.frombuffer(values, dtype).reshape(shape, order="F").tobytes()
+    rows = _first_rows(values, shape, dtype, size)
     head = [f"[{number}]" for number in range(max(map(len, rows)))] if rows else ["empty"]
-    return answer(facts, head=head, rows=rows)
+    return answer(facts, head=head, rows=rows, note=note)
 
 
 def _picture(data: bytes, shape: tuple[int, ...], dtype: np.dtype[Any], size: Size) -> bytes | None:
@@ -66,7 +73,7 @@ def _header(file: io.BytesIO) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
 
 
 def _first_rows(
-    data: bytes, shape: tuple[int, ...], dtype: np.dtype[Any], size: Size, *, fortran: bool
+    data: bytes, shape: tuple[int, ...], dtype: np.dtype[Any], size: Size
 ) -> list[list[str]]:
     if 0 in shape or any(extent < 0 for extent in shape) or not dtype.itemsize:
         return []
@@ -75,8 +82,6 @@ def _first_rows(
             data, dtype, count=_count(data, dtype, math.prod(shape), size.columns)
         )
         return [[str(value) for value in values]]
-    if fortran:
-        raise UnshowableError("Fortran order: the first rows are spread across the file")
     width = shape[-1]
     # the first rows of the first plane are at the start, for any number of dimensions
     count = _count(data, dtype, width * min(shape[-2], size.rows), size.rows * width)

@@ -6,12 +6,13 @@ import contextlib
 import email
 from collections.abc import Iterator
 from email.errors import HeaderParseError
-from email.header import decode_header, make_header
+from email.header import Header, decode_header, make_header
 from email.message import Message
 from typing import Any, Final
 
 from odps_nb.formats.parsers.xml_text import LINE_LENGTH, LINES
 from odps_nb.formats.shared import answer, markup_text
+from odps_nb.parsing.encodings import detect
 from odps_nb.parsing.values import UnshowableError
 from odps_nb.terms import count_of, format_bytes
 
@@ -32,14 +33,17 @@ def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
     except RecursionError:
         raise UnshowableError("its parts are nested too deeply: not read") from None
     attached = [part for part in parts if _is_attached(part)] if whole else []
-    stated = [(name, _decoded(message.get(name, ""))) for name in _FIELDS]
+    detected = detect(data)
+    encoding = detected.name if detected else "utf-8"
+    stated = [(name, _decoded(message.get(name, ""), encoding)) for name in _FIELDS]
     lines = [f"{name}: {text}" for name, text in stated if text]
     for part in attached[:_ATTACHED]:
         size = format_bytes(len(_payload(part)))
         lines.append(f"attached: {_name(part) or 'without a name'} · {size}")
-    lines += ["", *_lines([part for part in parts if not _is_attached(part)])]
+    lines += ["", *_lines([part for part in parts if not _is_attached(part)], encoding)]
     facts = (count_of(len(attached), "attachment"),) if whole else ()
-    return answer(facts, heading=filter(None, [_decoded(message.get("Subject", ""))]), lines=lines)
+    subject = _decoded(message.get("Subject", ""), encoding)
+    return answer(facts, heading=filter(None, [subject]), lines=lines)
 
 
 def _leaves(message: Message) -> Iterator[Message]:
@@ -67,8 +71,16 @@ def _name(part: Message) -> str:
         return ""
 
 
-def _decoded(value: object) -> str:
-    """Return a field on one line, with encoded words (RFC 2047) decoded if possible."""
+def _decoded(value: object, encoding: str = "utf-8") -> str:
+    """Return a field on one line, with encoded words (RFC 2047) decoded if possible.
+
+    ``encoding`` is that of bytes outside of ASCII (RFC 6532), which state none.
+    """
+    if isinstance(value, Header):
+        parts = (part for part, _ in decode_header(value))
+        value = b"".join(part for part in parts if isinstance(part, bytes)).decode(
+            encoding, "replace"
+        )
     text = str(value)[:_FIELD_READ]
     with contextlib.suppress(
         HeaderParseError, ValueError, LookupError
@@ -86,13 +98,13 @@ def _payload(part: Message) -> bytes:
     return payload if isinstance(payload, bytes) else b""
 
 
-def _lines(texts: list[Message]) -> list[str]:
+def _lines(texts: list[Message], encoding: str) -> list[str]:
     """Return the first lines of the first plain-text part, or else of the first HTML part."""
     by_kind = {part.get_content_subtype(): part for part in reversed(texts)}
     part = by_kind.get("plain") or by_kind.get("html") or next(iter(by_kind.values()), None)
     if part is None:
         return []
-    text = _text(_payload(part)[:_TEXT_READ], part.get_content_charset("utf-8"))
+    text = _text(_payload(part)[:_TEXT_READ], part.get_content_charset(encoding))
     if part.get_content_subtype() == "html":
         text = markup_text(text)
     lines = (line.rstrip()[:LINE_LENGTH] for line in text.splitlines())

@@ -103,13 +103,21 @@ def _opened(data: bytes, *mimes: str) -> Image.Image:
 
 def drawn(image: Image.Image, size: Size) -> tuple[list[str], bytes]:
     """Return facts about an open picture, and its thumbnail."""
+    most = _MAXIMA.get(image.format or "", MAX_PIXELS)
+    if image.format == "PNG":
+        # EXIF data may follow the pixels: getexif() decodes them, and errors would be lost there
+        check_pixels(*image.size, most=most)
+        image.load()
     facts = [_extent(image)]
     if image.format in _JPEG:
         image.draft(None, _box(size))  # Pillow then decodes at reduced size if possible
-    check_pixels(*image.size, most=_MAXIMA.get(image.format or "", MAX_PIXELS))
+    check_pixels(*image.size, most=most)
     # not animations: depth maps and previews that phones append to a JPEG, and layers of a PSD
-    still = (*_JPEG, "PSD")
-    animated = image.format not in still and bool(getattr(image, "is_animated", False))
+    still = (*_JPEG, "PSD", "TIFF")
+    has_more = bool(getattr(image, "is_animated", False))
+    animated = has_more and image.format not in still
+    if has_more and image.format == "TIFF":
+        facts.append("the first of several pictures")
     is_deep = image.mode[0] in "IF"
     if animated:
         facts.append("animated")

@@ -11,6 +11,7 @@ import struct
 from typing import Any, Final
 
 from odps_nb.formats.shared import Size, answer
+from odps_nb.parsing.reasons import ENDS_EARLY
 from odps_nb.terms import count_of
 
 #: Format of each type of value, for `struct`; strings and arrays have a length.
@@ -74,7 +75,7 @@ def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
     reader = _Reader(data)
     settings: dict[str, str] = {}
     tensors: list[tuple[str, str, list[int]]] = []
-    count = 0
+    count, note = 0, ""
     try:
         count, keys = reader.number("Q"), reader.number("Q")
         for _ in range(keys):
@@ -83,7 +84,7 @@ def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
         for _ in range(count):
             tensors.append(reader.tensor())
     except _EndedError:
-        pass  # expected: only the beginning was read
+        note = ENDS_EARLY if options["whole"] else ""  # only the beginning was read
     facts = [count_of(count, "tensor")]
     if count and len(tensors) == count:
         parameters = sum(math.prod(shape) for _, _, shape in tensors)
@@ -93,8 +94,7 @@ def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
     most = size.rows * 10
     if tensors:
         rows = [(n, kind, "×".join(map(str, shape)) or "scalar") for n, kind, shape in tensors]
-        head = ("tensor", "type", "shape")
-        return answer(facts, heading=heading, head=head, rows=rows[:most])
-    return answer(
-        facts, heading=heading, head=("setting", "value"), rows=list(settings.items())[:most]
-    )
+        head: tuple[str, ...] = ("tensor", "type", "shape")
+        return answer(facts, note=note, heading=heading, head=head, rows=rows[:most])
+    pairs, head = list(settings.items()), ("setting", "value")
+    return answer(facts, note=note, heading=heading, head=head, rows=pairs[:most])

@@ -25,7 +25,7 @@ MAX_ROWS = 1_048_575
 MAX_TEXT = 32_767
 """Maximum number of characters of a cell."""
 _DIGITS = 15
-_EPOCH = 1900  # the first year of Excel's dates
+_EPOCH = datetime.date(1900, 1, 1)
 
 
 class WorkbookWriter:
@@ -77,7 +77,7 @@ class WorkbookWriter:
     def _cell(self, n: int, value: object) -> None:
         if isinstance(value, bool):
             self._sheet.write_boolean(self._row, n, value)
-        elif isinstance(value, datetime.date) and value.year >= _EPOCH:
+        elif isinstance(value, datetime.date) and _is_excel_day(value):
             style = self._time if isinstance(value, datetime.datetime) else self._day
             self._sheet.write_datetime(self._row, n, value, style)
         elif isinstance(value, (int, float, Decimal)) and _fits(value):
@@ -90,6 +90,13 @@ class WorkbookWriter:
         self._sheet.write_string(self._row, n, text[:MAX_TEXT], style)  # never a formula or a link
 
 
+def _is_excel_day(value: datetime.date) -> bool:
+    """Whether Excel has the day; XlsxWriter takes a time on the first day for one without a day."""
+    if isinstance(value, datetime.datetime):
+        return value.date() > _EPOCH
+    return value >= _EPOCH
+
+
 def _fits(number: float | Decimal) -> bool:
     if isinstance(number, float):
         return math.isfinite(number)
@@ -98,6 +105,8 @@ def _fits(number: float | Decimal) -> bool:
 
 def _plain(array: pa.Array, column: Column) -> pa.Array:
     """Return an array whose Python values `WorkbookWriter` can write."""
+    if pt.is_float32(array.type):  # 0.1, not the double 0.10000000149011612
+        return array.cast(pa.string()).cast(pa.float64())
     if not pt.is_timestamp(array.type):
         return array
     if array.type.tz is None:

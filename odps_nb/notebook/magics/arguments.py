@@ -203,10 +203,14 @@ def parse(command: Callable[..., Any], words: list[str]) -> argparse.Namespace:
     args, rest = parser.parse_known_args(words)
     if not rest:
         return args
-    unknown = rest[0].partition("=")[0]
+    unknown = rest[0].partition("=")[0] or "="
     if unknown.startswith("-"):
         known = [name for action in parser._actions for name in action.option_strings]
         raise UsageError(f"{parser.prog} has no option {unknown}{suggest(unknown, known)}")
+    if (getattr(args, "columns", None) or "").endswith(","):
+        raise UsageError(
+            f"unexpected argument {unknown!r}; write the columns as a,b without spaces"
+        )
     if getattr(args, "where", None) is not None:
         raise UsageError(f'unexpected argument {unknown!r}; quote the filter: -w "amount > 10"')
     if set("[](") & set("".join(words)):

@@ -145,7 +145,8 @@ class OdpsMagics(Magics):
         command = COMMANDS.get(name)
         if command is None:
             refuse_keys(after.split())
-            raise UsageError(f"%odps has no subcommand {name!r}{suggest(name, COMMANDS)}")
+            near = suggest(name, COMMANDS) or "; %odps help lists them"
+            raise UsageError(f"%odps has no subcommand {name!r}{near}")
         text = ""
         if command.takes_text:
             rest, text = split_text(after, command.run)

@@ -279,6 +279,24 @@ def test_a_scatter_plot_shows_rows_of_the_table(table):
     assert len(found) == COUNT - COUNT // 50 - 1
 
 
+@pytest.mark.parametrize("column", ["day", "at", "sent"])
+def test_the_points_of_a_scatter_plot_over_time_have_the_times_of_the_rows(table, column):
+    found = table.chart(column, "n", kind="scatter")
+    drawn, rows = found.to_pandas(), table.read([column, "n"]).to_pandas().dropna()
+    assert set(drawn.itertuples(index=False)) <= set(rows.itertuples(index=False))
+    assert "2024-01-3" in found._static_page()["text/plain"]
+
+
+def test_long_names_of_groups_are_shortened_in_the_text_of_a_chart(odps):
+    text = odps.sql("select repeat('ab', 90) as s").chart("s")._static_page()["text/plain"]
+    assert max(map(len, text.splitlines())) < 60
+
+
+def test_a_chart_without_values_says_so(table):
+    text = table.read(where="n > 99").chart("word")._static_page()["text/plain"]
+    assert text.endswith("rows by word\nno values")
+
+
 def test_a_large_scatter_plot_says_that_it_is_a_sample(odps):
     chart = (
         odps.table("orders")

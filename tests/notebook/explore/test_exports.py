@@ -5,6 +5,7 @@ import csv
 import datetime
 import io
 import zipfile
+from contextlib import closing
 from dataclasses import replace
 from decimal import Decimal
 from functools import partial
@@ -308,6 +309,37 @@ def test_values_that_excel_would_change_are_stored_as_text_or_reported(odps):
     assert '<autoFilter ref="A1:B2"/>' in sheet
     assert 'state="frozen"' in sheet
     assert words_of(made).endswith("; 1 text cut")
+
+
+def test_a_workbook_has_floats_and_the_first_days_of_excel_as_displayed(odps):
+    days = ("1899-12-31", "1900-01-01", "1900-01-02")
+    rows = odps.sql(
+        "select cast(0.1 as float) f, "
+        + ", ".join(
+            f"cast('{d}' as date) d{n}, datetime'{d} 10:00:00' t{n}" for n, d in enumerate(days)
+        )
+    )
+    _, file = written(rows, "xlsx")
+    _, row = CalamineWorkbook.from_filelike(file).get_sheet_by_index(0).to_python()
+    assert row[0] == 0.1
+    assert [str(cell) for cell in row[1:]] == [
+        shown for day in days for shown in (day, f"{day} 10:00:00")
+    ]
+
+
+def test_nested_values_are_json_with_the_digits_of_their_types(odps, new_name):
+    table = odps.create_table(
+        new_name("maps"),
+        "a map<int,array<map<int,int>>>, b map<string,int>, c struct<m:map<int,int>>, "
+        "f array<float>, g struct<f:float,d:double>",
+    )
+    row = {"a": {1: [{1: 2}, {}]}, "b": {}, "c": {"m": {}}, "f": [0.1, None, 2]}
+    table.write([{**row, "g": {"f": 0.7, "d": 0.7}}])
+    texts = ['{"1": [{"1": 2}, {}]}', "{}", '{"m": {}}', "[0.1, null, 2.0]", '{"f": 0.7, "d": 0.7}']
+    _, file = written(table.read(), "csv")
+    assert list(csv.reader(io.TextIOWrapper(file, "utf-8-sig")))[1] == texts
+    with closing(RowView(rows_of(table.read()), seed=1)) as view:
+        assert view.page(0).columns == [[text] for text in texts]
 
 
 READ = {"csv": pd.read_csv, "xlsx": partial(pd.read_excel, engine="calamine")}

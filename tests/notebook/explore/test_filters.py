@@ -297,6 +297,7 @@ def test_chips_describe_filters_in_readable_text(view):
         ("day", {"low": datetime.date(2024, 1, 1), "high": datetime.date(2024, 1, 7)}),
         ("seen", {"high": MIDDLE}),
         ("word", {"null": True, "exclude": True}),
+        ("ratio", {"values": [0.3, 0.7]}),
     ):
         view.choose(Choice())
         view.filter(column, **given)
@@ -312,6 +313,7 @@ def test_chips_describe_filters_in_readable_text(view):
         "day 2024-01-01 to 2024-01-07",
         "seen ≤ 2024-03-31 12:00:00",
         "word is not null",
+        "ratio is 0.3 or 0.7",
     ]
 
 

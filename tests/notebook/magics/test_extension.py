@@ -191,6 +191,15 @@ def test_help_lists_all_subcommands(shell):
     ("cell", "message"),
     [
         ("%odps raed", "%odps has no subcommand 'raed'; did you mean read?"),
+        ("%odps chart", "%odps has no subcommand 'chart'; %odps help lists them"),
+        (
+            "%odps read t -w a = 'b'",
+            """unexpected argument '='; quote the filter: -w "amount > 10\"""",
+        ),
+        (
+            "%odps read t -c a, b",
+            "unexpected argument 'b'; write the columns as a,b without spaces",
+        ),
         (
             "%odps sql",
             "%odps sql needs a query: write it on the line or below %%odps sql",

@@ -152,6 +152,12 @@ def test_a_signature_at_an_offset_does_not_suffice_to_identify_a_format():
     assert sniff(bytes(28) + b"\xe8\3\0\0", 32).label == "binary"
 
 
+def test_the_tree_of_json_lines_counts_all_lines():
+    page = Seen(drawn(b'{"a": 1}\n' * 1000).html)
+    assert "1,000 items" in page.text
+    assert "300 items" not in page.text
+
+
 # -- conversations --------------------------------------------------------------------------------
 
 
@@ -165,4 +171,8 @@ def test_conversations_in_json_lines_are_shown_as_text():
     made = drawn("\n".join(map(json.dumps, records)).encode())
     assert "JSON lines · conversations · 3 lines" in made.text
     assert "user<b>tea?\n[image]assistantyeshumanmoregpt" in Seen(made.html).text
+    call = {"role": None, "content": None, "tool_calls": [{"function": {"name": "f"}}]}
+    text = Seen(drawn(f"{json.dumps({'messages': [call]})}\n{{}}\n".encode()).html).text
+    assert "[tool calls]" in text
+    assert "None" not in text
     assert "conversations" not in drawn(b'{"messages": 1}\n{"messages": [2]}\n').text

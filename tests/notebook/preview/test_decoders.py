@@ -14,6 +14,7 @@ from functools import partial
 import av
 import numpy as np
 import pytest
+from PIL import Image
 
 from fuzz import document_files, media_files, science_files
 from fuzz.media_files import psd
@@ -558,6 +559,15 @@ def test_layers_of_a_picture_are_not_an_animation():
         made = tile(Value(data), size=size)
         assert "animated" not in made.text
         assert "7 × 5" in made.text
+
+
+def test_the_pages_of_a_tiff_are_not_an_animation():
+    out, page = io.BytesIO(), Image.linear_gradient("L").resize((40, 30))
+    page.save(out, "TIFF", save_all=True, append_images=[page, page])
+    for size in (GRID, SINGLE):
+        assert (
+            "40 × 30 · the first of several pictures" in tile(Value(out.getvalue()), size=size).text
+        )
 
 
 def test_the_length_of_an_amr_file_is_the_sum_of_its_frames():

@@ -277,6 +277,15 @@ def test_html_in_a_message_is_shown_as_text():
     assert "0 attachments" in made.text
 
 
+@pytest.mark.parametrize("encoding", ["utf-8", "gb18030"])
+def test_a_message_with_undeclared_bytes_is_shown_in_its_detected_encoding(encoding):
+    head = "From: 张三 <a@b>\nSubject: 床前明月光\nDate: Tue, 24 Nov 2026 10:00:00 +0100\n"
+    text = f"{head}\n疑是地上霜\n"
+    _, page = drawn(text.encode(encoding))
+    for shown in ("张三 <a@b>", "床前明月光", "疑是地上霜"):
+        assert shown in page.text
+
+
 def test_the_first_part_of_a_large_message_is_shown():
     message = EmailMessage()
     message["From"], message["Date"] = "a@b", "Tue, 24 Nov 2026 10:00:00 +0100"

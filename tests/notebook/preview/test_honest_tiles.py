@@ -112,6 +112,14 @@ def test_parquet_with_encrypted_columns_is_reported_without_a_crash():
 # -- damaged or unsupported files -----------------------------------------------------------------
 
 
+def test_a_png_with_damaged_pixels_has_a_note():
+    data = bytearray(picture("PNG"))
+    data[len(data) // 2] ^= 255
+    with pytest.raises(OSError, match="broken"):
+        Image.open(io.BytesIO(data)).load()
+    assert "truncated or damaged" in notes(bytes(data))
+
+
 def test_a_truncated_picture_shows_its_readable_part_with_a_note():
     data = picture("JPEG")
     made = tile(Value(data[:-40]))

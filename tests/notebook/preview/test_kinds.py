@@ -1,7 +1,11 @@
 """Each kind has a preview, also for damaged files."""
 
+import bz2
+import gzip
 import io
+import lzma
 import warnings
+import zipfile
 
 import numpy as np
 import pytest
@@ -17,6 +21,7 @@ from odps_nb.errors import (
     TruncatedError,
 )
 from odps_nb.formats.drawing import Excerpt
+from odps_nb.formats.kind import MIB
 from odps_nb.formats.shared import GRID, SINGLE
 from odps_nb.notebook.preview.tile import mimebundle, tile
 from tests.support.previews import Seen, Value, seen
@@ -129,6 +134,53 @@ def test_arrays_of_any_shape_are_shown(shape):
     np.save(out, np.ones(shape, dtype=np.float32))
     page = seen(out.getvalue())
     assert "float32" in page.text
+
+
+# -- archives ------------------------------------------------------------------------------------
+
+
+def zipped(flags, *names):
+    """Return a ZIP whose entries have these bytes as names, and these flags."""
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as archive:
+        for number, name in enumerate(names):
+            archive.writestr(f"{number}" * len(name), b"x")
+    data = bytearray(out.getvalue())
+    for number, name in enumerate(names):
+        data = data.replace(f"{number}".encode() * len(name), name)
+    for start, at in ((b"PK\3\4", 6), (b"PK\1\2", 8)):
+        place = -1
+        while (place := data.find(start, place + 1)) >= 0:
+            data[place + at] |= flags
+    return bytes(data)
+
+
+@pytest.mark.parametrize(
+    ("encoding", "names"),
+    [
+        ("gb18030", ["数据/床前明月光.csv", "说明文件.txt"]),
+        ("utf-8", ["数据/床前明月光.csv"]),
+        ("cp932", ["これは日本語のファイルです.txt", "データ一覧.csv"]),
+        ("cp437", ["Überblick.txt", "café.txt"]),
+    ],
+)
+def test_names_in_an_old_zip_are_decoded(encoding, names):
+    page = seen(zipped(0, *(name.encode(encoding) for name in names)))
+    assert all(f"{name} · 1 B" in page.text for name in names)
+
+
+def test_an_encrypted_zip_is_called_password_protected():
+    assert "ZIP · 1 file · password-protected" in seen(zipped(1, b"a.txt")).text
+    assert "password" not in seen(zipped(0, b"a.txt")).text
+
+
+@pytest.mark.parametrize("compress", [gzip.compress, bz2.compress, lzma.compress])
+@pytest.mark.parametrize("data", [b"some text\n" * 500, bytes(range(256)) * 9, bytes(1 << 21)])
+def test_a_truncated_compressed_file_has_a_note(compress, data):
+    packed = compress(data)
+    assert tile(Value(packed)).notes == ()
+    if len(data) < MIB:
+        assert tile(Value(packed[:-9])).notes == ("truncated or damaged: its data ends early",)
 
 
 # -- damaged files -----------------------------------------------------------------------------

@@ -107,6 +107,18 @@ def test_other_arrays_are_shown_as_values(name):
     assert "img" not in page.tags
 
 
+def test_values_in_fortran_order_are_shown_in_rows():
+    values = np.arange(12).reshape(3, 4)
+    assert drawn(npy(np.asfortranarray(values))).text == drawn(npy(values)).text
+    assert "256 × 512" in drawn(npy(np.zeros((256, 512), order="F"))).text
+
+
+def test_an_array_whose_values_are_truncated_has_a_note():
+    whole = npy(np.arange(99))
+    assert "truncated" not in drawn(whole).text
+    assert "truncated or damaged: its data ends early" in drawn(whole[:-5]).text
+
+
 def test_only_an_array_that_may_be_a_picture_is_read_beyond_its_head():
     numbers, picture = Value(npy(np.zeros((400, 400)))), Value(npy(np.zeros((3000, 3000, 3), "u1")))
     for value in (numbers, picture):

@@ -242,6 +242,12 @@ def test_invalid_settings_of_a_model_are_refused(setting, reason):
     assert tile(Value(head + setting)).notes == (f"not decoded here: {reason}",)
 
 
+@pytest.mark.parametrize("data", [FILES["weights.safetensors"], gguf()[:-400]])
+def test_a_truncated_model_has_a_note(data):
+    assert tile(Value(data)).notes == ()
+    assert tile(Value(data[:-30])).notes == ("truncated or damaged: its data ends early",)
+
+
 def test_a_pytorch_file_names_the_code_that_it_would_run():
     made = tile(Value(torch(("os", "system"))))
     assert "os.system" in Seen(made.html).text

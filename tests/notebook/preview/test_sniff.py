@@ -12,6 +12,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from odps_nb.convert import blob_content
 from odps_nb.formats import media_types
 from odps_nb.formats.kind import HEAD, Format
 from odps_nb.formats.registry import differs, kinds, media_type, sniff
@@ -108,6 +109,13 @@ def test_text_is_never_recognised_as_a_binary_kind(text):
     assert kind_of(text.encode()).kind in READABLE
 
 
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-32"])
+def test_a_byte_order_mark_alone_is_empty_text(encoding):
+    kind = kind_of("".encode(encoding))
+    assert (kind.mime, kind.encoding) == ("text/plain", encoding)
+    assert blob_content.as_text("".encode(encoding), None) == ""
+
+
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-32"])
 def test_text_is_recognised_in_each_declared_encoding(encoding):
     kind = kind_of("zwei Zeilen\nüber 世界\n".encode(encoding))
@@ -138,6 +146,9 @@ def test_a_character_split_by_the_end_of_the_blob_is_not_utf_8():
         (b"<!DOCTYPE svg [<!ENTITY a 'b'>]><svg >", "image/svg+xml"),
         (b"<svg:svg xmlns:svg='x'>", "image/svg+xml"),
         (b"<?xml version='1.0'?><note/>", "application/xml"),
+        (b"<?xml version='1.0'?><a>x</a>", "application/xml"),
+        (b"<?xml version='1.0'?>\n<!-- c -->\n<table><title/></table>", "application/xml"),
+        (b"<?xml version='1.0'?><html lang='en'><p/></html>", "text/html"),
         (b"<note>about > and <</note>", "text/plain"),
         (b"< 3 is a heart", "text/plain"),
     ],

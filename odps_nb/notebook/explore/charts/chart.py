@@ -17,7 +17,7 @@ from odps_nb.errors import visible
 from odps_nb.html import MUTED, Html, bundle, data_url, element
 from odps_nb.notebook.explore.charts.choice import ChartChoice, choose
 from odps_nb.notebook.explore.charts.drawing import HEIGHT, WIDTH, group_name, svg, title
-from odps_nb.notebook.explore.charts.figures import FigureQuery, Figures
+from odps_nb.notebook.explore.charts.figures import ChartMark, FigureQuery, Figures
 from odps_nb.notebook.explore.charts.read_figures import ReadFigures, why_not_read
 from odps_nb.notebook.explore.values.axis import number_text
 from odps_nb.notebook.live.live_view import LiveView
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from odps_nb.access.row_forms import RowForms
 
 _TEXT_ROWS = 20
+_TEXT_WIDTH = 40  # characters of a group's name
 
 
 def draw(source: RowForms, x: str, y: str | None = None, **options: Any) -> Chart:
@@ -125,7 +126,9 @@ class Chart(LiveView):
         choice, figures = self._choice, self._figures
         columns: dict[str, Any] = {
             choice.x.name: [
-                mark.at if choice.kind == "scatter" else group_name(mark.group, figures.groups)
+                self._x_of(mark)
+                if choice.kind == "scatter"
+                else group_name(mark.group, figures.groups)
                 for mark in figures.marks
             ]
         }
@@ -138,8 +141,15 @@ class Chart(LiveView):
             while name in columns:
                 name += "_"  # a user's column may already have this name
             columns[name] = [mark.values[n] for mark in figures.marks]
-        frame: pd.DataFrame = pa.table(columns).to_pandas()
+        frame: pd.DataFrame = pa.table(columns).to_pandas(date_as_object=False)
         return frame
+
+    def _x_of(self, point: ChartMark) -> Any:
+        scale = self._figures.scale
+        if scale is None or not self._choice.is_time:
+            return point.at
+        moment = scale.at(point.at, 0.0)
+        return moment if scale.zone is None else moment.astimezone(scale.zone)
 
     def to_svg(self) -> str:
         """Return the picture as an SVG document without scripts or references."""
@@ -172,7 +182,9 @@ class Chart(LiveView):
         foot = element("div", self.note, style=f"font-size:12px;{MUTED}")
         rows = self.to_pandas().head(_TEXT_ROWS)
         shown = element("div", head, element("div", self.image()), foot)
-        text = rows.to_string(index=False, float_format=number_text)
+        text = "no values"
+        if len(rows):
+            text = rows.to_string(index=False, float_format=number_text, max_colwidth=_TEXT_WIDTH)
         return bundle(shown, f"{self.title}\n{text}")
 
     def message(self, request: Mapping[str, Any]) -> dict[str, Any]:

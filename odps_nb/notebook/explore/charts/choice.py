@@ -146,7 +146,7 @@ def _column(columns: Sequence[Column], name: str, role: str, *, grouped: bool = 
         raise ArgumentError(f"{role}={name!r} is not a column", hint=hint)
     if grouped and not can_be_axis(column):
         raise ArgumentError(
-            f"a {column.type} column cannot be an axis: {role}={name!r}",
+            f"a column of type {column.type} cannot be an axis: {role}={name!r}",
             hint="choose a column of numbers, times, dates, text or booleans",
         )
     return column

@@ -98,12 +98,14 @@ def make_condition(
     _check(op, values, timezone)
     if op == "range" and values[0] is not None and values[0] == values[1] and not below:
         op, values = "values", values[:1]
+    exact = values
     if op == "values" and kind_of(column) == "FLOAT":
-        values = [_single(column, value) for value in values]
+        exact = [_single(column, value) for value in values]
+        values = [float(str(np.float32(value))) for value in exact]  # 0.1, as the cells show it
     name = name_in_sql(column.name)
     text = _template(name, op, values, below=below, exclude=exclude)
     if op == "values":
-        plain = _integers(values)
+        plain = _integers(exact)
         bound: dict[str, object] = {"v": plain if len(plain) > 1 else plain[0]}
     elif op == "range":
         bound = dict(zip(("low", "high"), (_integers([value])[0] for value in values), strict=True))

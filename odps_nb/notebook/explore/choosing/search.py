@@ -178,7 +178,6 @@ def _may_contain(array: pa.Array, needle: str) -> np.ndarray:
     """Return a mask of the numbers that may contain the needle as Python writes them."""
     if pt.is_integer(array.type):
         return _containing(array.cast(pa.string()), needle)
-    array = array.cast(pa.float64())  # Python writes a FLOAT with the digits of a DOUBLE
     # Arrow and Python format some numbers differently, such as 2.0 (2) and 1e+20
     size = pc.abs(array)
     plain = pc.or_(pc.equal(size, 0), pc.and_(pc.greater(size, 1e-4), pc.less(size, 1e9)))

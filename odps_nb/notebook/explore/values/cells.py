@@ -8,13 +8,23 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from odps_nb.access.blobs.paths import map_blobs
 from odps_nb.arrow.leaves import with_leaf_types, with_leaves
-from odps_nb.schema import Column, TypeCode, has_blob
+from odps_nb.schema import (
+    ArrayType,
+    Column,
+    MapType,
+    OdpsType,
+    StructType,
+    TypeCode,
+    VectorType,
+    has_blob,
+)
 from odps_nb.type_facts import TYPE_FACTS
 from odps_nb.wire.type_text import format_type
 
@@ -96,7 +106,7 @@ def nested_text(
     """
     if has_blob(column.type):
         value = map_blobs(value, column.type, lambda leaf, _: None if leaf is None else "<blob>")
-    plain = _plain(value, as_text or bytes_text)
+    plain = _plain(value, column.type, as_text or bytes_text)
     return json.dumps(plain, ensure_ascii=False, default=str, indent=indent)
 
 
@@ -125,16 +135,25 @@ def _with_offset(times: pa.Array, kind: pa.DataType) -> pa.Array:
     return pc.replace_substring(times.cast(kind), "Z", "+00:00")  # as Python writes UTC
 
 
-def _plain(value: Any, as_text: Callable[[bytes], str | None]) -> Any:
+def _plain(value: Any, odps: OdpsType | None, as_text: Callable[[bytes], str | None]) -> Any:
     """Convert a value for JSON: the pairs of a MAP to an object, bytes to text."""
+    if isinstance(odps, MapType) and value is not None:
+        pairs = value.items() if isinstance(value, dict) else value
+        return {
+            str(_plain(key, odps.key, as_text)): _plain(item, odps.value, as_text)
+            for key, item in pairs
+        }
     if isinstance(value, dict):
-        return {str(key): _plain(item, as_text) for key, item in value.items()}
+        members = odps.fields if isinstance(odps, StructType) else ()
+        kinds = {member.name.lower(): member.type for member in members}
+        return {str(k): _plain(item, kinds.get(k.lower()), as_text) for k, item in value.items()}
     if isinstance(value, list):
-        if value and all(isinstance(item, tuple) and len(item) == 2 for item in value):
-            return {str(key): _plain(item, as_text) for key, item in value}
-        return [_plain(item, as_text) for item in value]
+        element = odps.element if isinstance(odps, (ArrayType, VectorType)) else None
+        return [_plain(item, element, as_text) for item in value]
     if isinstance(value, bytes):
         return as_text(value)
+    if isinstance(value, float) and odps is not None and odps.code is TypeCode.FLOAT:
+        return float(str(np.float32(value)))  # 0.1, not the double 0.10000000149011612
     if isinstance(value, datetime.datetime):
         return value.isoformat(sep=" ")
     return value

@@ -122,7 +122,7 @@ class Scale:
         for months in range(-(-begin // step) * step, end + 1, step):
             day = first.replace(year=months // 12, month=months % 12 + 1, day=1)
             if isinstance(day, datetime.datetime):
-                day = day.replace(hour=0, minute=0, second=0, fold=0)
+                day = day.replace(hour=0, minute=0, second=0, microsecond=0, fold=0)
                 day = day if day.tzinfo is None else day.astimezone(datetime.UTC)
             text = f"{months // 12:04}-{months % 12 + 1:02}"
             ticks.append((self.place(day), text if step < 12 else text[:4]))
@@ -226,9 +226,9 @@ def _times(arrow: pa.DataType) -> Scale:
     shown = None if arrow.tz is None else ZoneInfo(arrow.tz)
     zone = None if arrow.tz is None else datetime.UTC
 
-    def at(place: float, _: float) -> datetime.datetime:
+    def at(place: float, step: float) -> datetime.datetime:
         seconds = min(max(place, -62135596800.0), 253402300799.0)
-        moment = _EPOCH + timedelta(seconds=round(seconds))
+        moment = _EPOCH + timedelta(seconds=round(seconds) if step else seconds)
         return moment.replace(tzinfo=zone)
 
     def back(ticks: Decimal | float) -> datetime.datetime:
