@@ -99,6 +99,8 @@ class _Guarded(HTTPConnection):
             addresses = socket.getaddrinfo(self._dns_host, self.port, 0, socket.SOCK_STREAM)
         except socket.gaierror as error:
             raise NameResolutionError(self.host, self, error) from error
+        except UnicodeError as error:  # a label is empty or too long
+            raise NameResolutionError(self.host, self, socket.gaierror(str(error))) from error
         failure: OSError = OSError("the host name has no address")
         for family, kind, protocol, _, address in addresses:
             sock = socket.socket(family, kind, protocol)

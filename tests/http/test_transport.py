@@ -215,9 +215,10 @@ def test_a_refused_connection_is_a_connect_error_that_may_be_retried(transport):
     assert (type(again), again.url, again.hint) == (ConnectError, url, caught.value.hint)
 
 
-def test_an_unknown_name_raises_a_connect_error(transport):
-    with pytest.raises(ConnectError, match="cannot resolve the host name of the server no-such"):
-        ask(transport, "http://no-such-host.invalid/api")
+@pytest.mark.parametrize("name", ["no-such-host.invalid", "a..invalid", "a" * 64 + ".invalid"])
+def test_an_unknown_name_raises_a_connect_error(transport, name):
+    with pytest.raises(ConnectError, match=f"cannot resolve the host name of the server {name}"):
+        ask(transport, f"http://{name}/api")
 
 
 def test_a_connection_that_is_never_accepted_raises_a_connect_error(transport):
