@@ -9,7 +9,7 @@ from odps import ODPS
 
 import odps_nb
 from odps_nb.access.progress import default_listener
-from odps_nb.errors import ConfigError, RequestTimeoutError
+from odps_nb.errors import ArgumentError, ConfigError, RequestTimeoutError
 from tests.support.service.connecting import keys_of
 
 
@@ -82,6 +82,14 @@ def test_connecting_to_local_refuses_keys(tmp_path):
         odps_nb.connect("local", access_key="x")
     with pytest.raises(ConfigError, match="root applies only to"):
         odps_nb.connect(root=tmp_path)
+
+
+@pytest.mark.parametrize("root", [5, b"x", "", " ", "a\0b"])
+def test_connecting_to_local_requires_the_path_of_a_folder(tmp_path, monkeypatch, root):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises((ArgumentError, ConfigError), match="root is"):
+        odps_nb.connect("local", root=root)
+    assert not list(tmp_path.iterdir())  # an empty path would be the working folder
 
 
 def test_the_error_names_an_invalid_source_of_connect():

@@ -64,6 +64,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     if options.root is None:  # choose the path first, so that a signal cannot leave a folder behind
         temporary = Path(tempfile.gettempdir()) / f"odps-nb-{secrets.token_hex(8)}"
     try:
+        if options.root is not None and not options.root.strip():
+            raise ConfigError(
+                "root is empty", option="root", hint="pass a folder, or omit it for a temporary one"
+            )
         _on_signal(_leave)  # after a signal during startup, release the resources opened so far
         if temporary is not None:
             temporary.mkdir(mode=0o700)
