@@ -76,7 +76,7 @@ class Home:
     def pyodps(self, who: str, *, token: bool) -> None:
         account = {"accessKeyId": who, "accessKeySecret": f"key-of-{who}"}
         account |= {"securityToken": f"token-of-{who}"} if token else {}
-        path = self.private("sts.json", json.dumps(account))
+        path = self.private("sts.json", "\ufeff" + json.dumps(account))  # as PowerShell writes it
         self.environ(ODPS_STS_ACCOUNT_FILE=str(path))
 
     def config(self, who: str, *, token: bool) -> None:
@@ -361,6 +361,7 @@ MISPLACED = {
         "app_id": KEY[::-1],
         "app_key": "LTAI5tApplication001",
     },
+    "swapped in quotes": {"access_id": f'"{KEY}"', "access_key": '"LTAI5tExampleKeyId01"'},
     "an id as bearer token": {"bearer_token": "LTAI5tExampleKeyId01"},
 }
 
