@@ -165,7 +165,10 @@ def _fetch_project(storage: StorageClient) -> tuple[ProjectInfo, str]:
     request = GetProject(project=storage.profile.project)
     wire = request.encode(scope=Scope(curr_project=request.project))
     headers, body = storage.rest(wire)
-    info = request.decode_answer(body, headers)
+    try:
+        info = request.decode_answer(body, headers)
+    except FramingError as error:
+        raise storage.redact(error) from None
     if not info.name:
         raise FramingError(
             "the project document contains no name",

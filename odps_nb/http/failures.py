@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import ssl
 from collections.abc import Iterator
+from http.client import BadStatusLine, RemoteDisconnected, UnknownProtocol
 
 import requests.exceptions as theirs
 import urllib3.exceptions as below
@@ -70,6 +71,14 @@ def translate(
     failure = _unreached(chain, host, url, sent=sent) or _late(chain, host, url, sent=sent)
     if failure is not None:
         return failure
+    if _among(chain, BadStatusLine, UnknownProtocol) and not _among(chain, RemoteDisconnected):
+        where = f"check the port and the scheme (http or https) of the {host.option}"
+        return BrokenStreamError(
+            f"the response from {host} is not HTTP/1: {_short(chain[-1])}",
+            url=url,
+            request_sent=sent,
+            hint="try again" if host.answered else where,
+        )
     return BrokenStreamError(
         f"the connection to {host} broke: {_short(chain[-1])}",
         url=url,
@@ -180,4 +189,4 @@ def _chain(error: BaseException | None) -> Iterator[BaseException]:
 
 
 def _short(error: BaseException) -> str:
-    return shorten(str(error) or type(error).__name__, 200)
+    return shorten(str(error).strip() or type(error).__name__, 200)

@@ -147,6 +147,15 @@ def decode_error(
     return error
 
 
+def find_refusal(
+    headers: Mapping[str, str] | Pairs, body: bytes, sender: str
+) -> OdpsNbError | None:
+    """Return the error for an XML error document or a web page in a 2xx response, or ``None``."""
+    if _ERROR.match(body):
+        return find_error(headers, body)
+    return find_page(body, sender, find_header(headers, REQUEST_ID))
+
+
 def find_page(body: bytes, sender: str, request_id: str | None = None) -> FramingError | None:
     """Return the error for a web page that a 2xx response contains; ``None`` for other bodies."""
     body = _decoded(body[:MAX_ERROR_BYTES])
@@ -347,9 +356,11 @@ PAGE_HINT = (
 )
 _SHOWN = 120
 _BEGIN = re.compile(
-    rb"(?:\xef\xbb\xbf)?\s*(?:<!--.{0,2000}?-->\s*)*<(?:!doctype\s+html|html)\b",
+    rb"(?:\xef\xbb\xbf)?\s*(?:<\?xml\b[^>]{0,200}\?>\s*(?=<!))?(?:<!--.{0,2000}?-->\s*)*"
+    rb"<(?:!doctype\s+html|html|head|title|meta|script|body)\b",
     re.IGNORECASE | re.DOTALL,
 )
+_ERROR = re.compile(rb"\s*(?:<\?xml\b[^>]{0,200}\?>\s*)?<Error\b")
 _TITLE = re.compile(r"<title\b[^>]{0,200}>(.{0,1000}?)</title", re.IGNORECASE | re.DOTALL)
 
 
