@@ -7,6 +7,7 @@ converted to `Secret` as soon as they enter the package.
 from __future__ import annotations
 
 import functools
+import re
 import traceback
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -15,6 +16,11 @@ from typing import Any, ParamSpec, TypeVar
 SECRET_NAMES = ("access_key", "sts_token", "bearer_token", "app_key", "credential_process")
 """Settings whose values are never shown; ``credential_process`` is a command that may hold keys."""
 
+_AUTHORIZATION = re.compile(
+    r"(\bODPS )[^\s:]{1,200}:[A-Za-z0-9+/=]{8,}|"  # a signature, which is valid for some minutes
+    r"(?i:(authorization[\"']?\s*[:=]\s*[\"']?(?:basic|bearer|negotiate|ntlm)\s+)[^\s\"'<>,;]+)",
+    re.ASCII,
+)
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -63,6 +69,15 @@ def hides_secrets(function: Callable[P, R]) -> Callable[P, R]:
         return function(*args, **kwargs)
 
     return hiding
+
+
+def hide_authorization(text: str) -> str:
+    """Return a text, which may repeat headers of a request, without ``Authorization`` values.
+
+    >>> hide_authorization("Proxy-Authorization: Basic bWU6c2VjcmV0")
+    'Proxy-Authorization: Basic <hidden>'
+    """
+    return _AUTHORIZATION.sub(lambda match: f"{match[1] or match[2]}<hidden>", text)
 
 
 def forget_locals(error: BaseException) -> None:

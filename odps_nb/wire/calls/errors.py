@@ -98,7 +98,7 @@ _MESSAGE_NAMES = (
 _TOLD = {*_CODE_NAMES, *_MESSAGE_NAMES, "RequestId", "requestId", "HostId", "HoldClientMillis"}
 _SECRET = re.compile(
     r"(?i)((?:authorization|signature|secret|password|token|access_?key)[\w-]*[\"']?\s*[:=]\s*[\"']?)"
-    r"(?:(?:bearer|odps)\s+)?[^\s\"'<>,;&}]+"
+    r"(?:(?:bearer|odps|basic|negotiate|ntlm)\s+)?[^\s\"'<>,;&}]+"
 )
 _VAGUE_CODES = {"InvalidArgument", "InvalidParameter"}
 _SESSION_OVER = re.compile(r"session\b.{0,120}\bexpired", re.IGNORECASE | re.DOTALL)

@@ -488,7 +488,10 @@ def test_a_server_that_does_not_speak_http_is_named(greeting):
     with Peer(script) as peer, client(f"{peer.url}/api") as storage:
         error = failed(lambda: storage.rest(TABLES))
     assert "is not HTTP/1" in error.message
-    assert error.hint == "check the port and the scheme (http or https) of the endpoint"
+    assert (
+        error.hint
+        == "check the port and the scheme (http or https) of the endpoint, and the proxies"
+    )
 
 
 def test_no_failed_query_shows_a_key():
