@@ -372,7 +372,8 @@ class Profile:
             elif setting.name in SECRET_NAMES:
                 shown.append(f"{setting.name}=<hidden>")
             elif setting.name == "access_id":  # the id alone cannot sign requests
-                shown.append(f"access_id={value[:4] + '…' if len(value) > 8 else '…'!r}")
+                start = str(value)[:4] if len(str(value)) > 8 else ""  # may be refused, as no text
+                shown.append(f"access_id={start + '…'!r}")
             elif value != setting.default:
                 shown.append(f"{setting.name}={value!r}")
         return f"Profile({', '.join(shown)})"

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 
 from odps_nb.errors import ConfigError
-from odps_nb.secret import Hidden
+from odps_nb.secret import Hidden, Unusable
 
 _ID = re.compile(r"(LTAI|STS\.|TMP\.)\w*", re.ASCII)
 """How the vendor's access ids begin: those of long-lived keys, temporary keys and sessions."""
@@ -26,8 +26,9 @@ _PAIRS = (("access_id", "access_key"), ("app_id", "app_key"))
 def check_text(name: str, value: object) -> None:
     """Raise `ConfigError` if a setting is not text, or is in quotes; show no value."""
     if not isinstance(value, str):
+        kind = value.kind if isinstance(value, Unusable) else type(value)
         raise ConfigError(
-            f"{name} is of type {type(value).__name__}; it must be text",
+            f"{name} is of type {kind.__name__}; it must be text",
             option=name,
             hint=f"pass {name} as a string",
         )
