@@ -257,6 +257,22 @@ def test_a_redirect_is_refused_and_not_followed(transport):
     assert (caught.value.status, caught.value.request_id) == (308, "req-1")
 
 
+@pytest.mark.parametrize("target", ["javascript:alert(1)", "mailto:me", "https://[::1/", ""])
+def test_a_redirect_to_no_host_names_no_login_page(transport, target):
+    with (
+        Peer(answers(b"", status=302, Location=target)) as peer,
+        pytest.raises(ServiceError, match="redirect") as caught,
+    ):
+        ask(transport, peer.url)
+    assert caught.value.hint.startswith("check the endpoint")
+
+
+def test_a_long_request_id_is_shortened(transport):
+    script = answers(b"", **{"x-odps-request-id": "r" * 10**4})
+    with Peer(script) as peer, ask(transport, peer.url) as response:
+        assert len(response.request_id) == 100
+
+
 @pytest.mark.parametrize(
     "headers",
     [{"odps-tunnel-routed-server": "10.0.0.7", "Location": "http://127.0.0.1:1/"}, {}],

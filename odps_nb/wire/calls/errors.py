@@ -26,7 +26,7 @@ from odps_nb.errors import (
     ThrottledError,
     visible,
 )
-from odps_nb.terms import shorten
+from odps_nb.terms import MAX_ID, shorten
 from odps_nb.wire.calls.core import REQUEST_ID, Pairs, find_header
 from odps_nb.wire.calls.hints import hint_for, is_denied
 from odps_nb.wire.codings import decoder, sniff
@@ -209,11 +209,12 @@ def _error(
     message = message or f"{sender} responded with HTTP status {status}"
     overflows = is_time_overflow(f"{code} {message}")
     hint = _IN_MICROSECONDS if overflows else hint_for(kind, code, message)
+    request_id = find_header(headers, REQUEST_ID) or parts.request_id
     return kind(
         shorten(message, MAX_MESSAGE),
         status=status,
-        code=code,
-        request_id=find_header(headers, REQUEST_ID) or parts.request_id,
+        code=code and shorten(code, MAX_ID),
+        request_id=request_id and shorten(request_id, MAX_ID),
         retry_after=_retry_after(headers, parts.hold_millis),
         hint=advice or hint,
     )
@@ -291,7 +292,8 @@ def _parse(body: bytes) -> _Parts | None:
 def _raw(body: bytes) -> str:
     """Return the text of a body that is not an error document, with tags and secrets removed."""
     text = re.sub(r"<[^<>]*>", " ", body.decode("utf-8", "replace"))
-    return re.sub(r"\s+", " ", _SECRET.sub(r"\1…", text)).strip()
+    text = re.sub(r"\s+", " ", _SECRET.sub(r"\1…", text)).strip()
+    return text if re.search(r"[\w\ufffd]", text) else ""  # e.g. of an empty JSON object
 
 
 def _parse_json(fields: Fields, body: bytes) -> _Parts | None:
