@@ -333,6 +333,16 @@ def test_an_impossible_endpoint_is_refused_before_a_request(home, given, why, hi
     assert hint in caught.value.hint
 
 
+@pytest.mark.parametrize("variable", ["ODPS_REGION", "ODPS_REGION_NAME"])
+@pytest.mark.parametrize("region", ["cn-hangzou", "CN-HANGZHOU", "nowhere"])
+def test_an_unknown_region_of_a_source_is_the_reason_for_a_missing_endpoint(home, variable, region):
+    home.odps("me", token=False)
+    home.environ(**{variable: region})
+    with pytest.raises(ConfigError, match="endpoint is missing") as caught:
+        odps_nb.connect(project="p")
+    assert f"{variable} (no endpoint is known for this region" in caught.value.hint
+
+
 # -- ids and keys -----------------------------------------------------------------------------
 
 KEY = "abcdefGHIJKL0123456789mnopqrst"
