@@ -10,6 +10,7 @@ import os
 import re
 from collections.abc import Callable, Mapping, Sized
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from odps_nb.errors import ArgumentError, shown
@@ -91,6 +92,14 @@ def _is_path(value: object) -> bool:
         return b"\0" not in os.fsencode(value)  # type: ignore[arg-type]
     except (TypeError, UnicodeEncodeError):
         return False
+
+
+def expanded(path: str | os.PathLike[str]) -> Path:
+    """Return a path in which ``~`` is replaced by the home folder."""
+    try:
+        return Path(path).expanduser()
+    except RuntimeError as error:  # there is no such user
+        raise ArgumentError(f"{path} cannot be found: {error}", hint="pass the full path") from None
 
 
 _TEXT = (lambda value: isinstance(value, str), "a string")

@@ -7,14 +7,20 @@ converted to `Secret` as soon as they enter the package.
 from __future__ import annotations
 
 import functools
+import re
 import traceback
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 SECRET_NAMES = ("access_key", "sts_token", "bearer_token", "app_key", "credential_process")
 """Settings whose values are never shown; ``credential_process`` is a command that may hold keys."""
 
+_AUTHORIZATION = re.compile(
+    r"(\bODPS )[^\s:]{1,200}:[A-Za-z0-9+/=]{8,}|"  # a signature, which is valid for some minutes
+    r"(?i:(authorization[\"']?\s*[:=]\s*[\"']?(?:basic|bearer|negotiate|ntlm)\s+)[^\s\"'<>,;]+)",
+    re.ASCII,
+)
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -34,6 +40,12 @@ class Secret(str):
         return "<hidden>"
 
 
+class Unusable(NamedTuple):
+    """A placeholder for an argument of the wrong type, whose value may be a secret."""
+
+    kind: type
+
+
 class Hidden(dict[str, Any]):
     """A `dict` whose repr shows only its size."""
 
@@ -44,11 +56,16 @@ class Hidden(dict[str, Any]):
 
 
 def hidden(settings: Mapping[str, Any] | Iterable[tuple[str, Any]]) -> Hidden:
-    """Return a copy of the settings, with secret values converted to `Secret`."""
+    """Return a copy of the settings, with secret values converted to `Secret` or `Unusable`."""
     copied = Hidden(settings)
     for name in SECRET_NAMES:
         if isinstance(copied.get(name), str):
             copied[name] = Secret(copied[name])
+        elif not isinstance(copied.get(name), (type(None), Unusable)):
+            copied[name] = Unusable(type(copied[name]))
+    for name in ("endpoint", "tunnel_endpoint"):
+        if isinstance(copied.get(name), str) and "@" in copied[name]:
+            copied[name] = Secret(copied[name])  # a password in a URL, which Profile refuses
     if isinstance(copied.get("credentials"), (str, bytes, tuple, list, Mapping)):
         copied["credentials"] = Secret("refused by Profile")  # may contain a key
     return copied
@@ -63,6 +80,15 @@ def hides_secrets(function: Callable[P, R]) -> Callable[P, R]:
         return function(*args, **kwargs)
 
     return hiding
+
+
+def hide_authorization(text: str) -> str:
+    """Return a text, which may repeat headers of a request, without ``Authorization`` values.
+
+    >>> hide_authorization("Proxy-Authorization: Basic bWU6c2VjcmV0")
+    'Proxy-Authorization: Basic <hidden>'
+    """
+    return _AUTHORIZATION.sub(lambda match: f"{match[1] or match[2]}<hidden>", text)
 
 
 def forget_locals(error: BaseException) -> None:

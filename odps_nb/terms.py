@@ -516,6 +516,10 @@ def listed_columns(names: Sequence[str]) -> str:
     return f"{', '.join(names[:20])}{more} (if it was added later, call table.reload() first)"
 
 
+MAX_ID = 100
+"""Maximum length of a code or an id of a service in errors."""
+
+
 def shorten(text: str, limit: int) -> str:
     """Truncate ``text`` to ``limit`` characters; a truncated text ends with an ellipsis."""
     return text if len(text) <= limit else text[: limit - 1] + "…"

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import functools
 import inspect
-import re
 import sys
 import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 from urllib.parse import urlsplit
 
+from odps_nb.client.auth.shapes import NO_NAME
 from odps_nb.client.auth.tunnel_host import is_private
 from odps_nb.errors import ConfigError, OdpsNbWarning
 from odps_nb.secret import SECRET_NAMES, Hidden, hidden
@@ -38,7 +38,6 @@ _INSTEAD = {
     "sts_token": "pass credentials=odps_nb.StsToken(id, key, token)",
     "token": "pass credentials=odps_nb.StsToken(id, key, token) or odps_nb.BearerToken(token)",
 }
-_NO_NAME = re.compile(r"(LTAI|STS\.|TMP\.)\w*|[A-Za-z0-9]{30}", re.ASCII)
 _WARNED = "odps_nb.literal_key"
 _MIN_LENGTH = 8  # minimum length of a key; shorter strings may occur in a cell by chance
 _VENDOR_INSIDE = ".aliyun-inc.com"
@@ -58,10 +57,12 @@ def explains_arguments(function: Callable[P, R]) -> Callable[P, R]:
                 option="source",
                 hint=_BY_NAME,
             )
-        if args and isinstance(args[0], str) and _NO_NAME.fullmatch(args[0]):
-            del args
+        source = args[0] if args else kwargs.get("source")
+        if isinstance(source, str) and NO_NAME.fullmatch(source):
+            del args, kwargs, source
             raise ConfigError(
-                "the first argument of connect is the name of a profile, not an id or a key",
+                "the first argument of connect is the name of a profile, not an id or a key, "
+                "nor a URL",
                 option="source",
                 hint=_BY_NAME,
             )

@@ -19,6 +19,7 @@ from odps_nb.access.saving import Folder, file_name_for, save_stream
 from odps_nb.errors import ArgumentError, ConversionError, OdpsNbError
 from odps_nb.explained import explained, explained_init
 from odps_nb.formats.kind import UNKNOWN
+from odps_nb.explained import expanded, explained, explained_init
 from odps_nb.formats.registry import sniff
 from odps_nb.terms import BlobReference, format_bytes, shorten
 
@@ -197,7 +198,7 @@ class Blob(Displayed):
         ConfigError
             The file exists and ``overwrite`` is not set, or the folder does not exist.
         """
-        target = Path(path).expanduser()
+        target = expanded(path)
         name = ""
         if os.path.isdir(target):  # noqa: PTH112  does not raise for a long name
             name = file_name_for(self.file_name, self.mime_type, self._reference.token)

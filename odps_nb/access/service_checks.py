@@ -8,7 +8,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Literal
 
 from odps_nb.errors import (
@@ -19,6 +18,7 @@ from odps_nb.errors import (
     ServiceError,
     explain,
 )
+from odps_nb.wire.http_date import parse_date
 
 if TYPE_CHECKING:
     from odps_nb.client.auth.profile import Profile
@@ -165,7 +165,10 @@ def _fetch_project(storage: StorageClient) -> tuple[ProjectInfo, str]:
     request = GetProject(project=storage.profile.project)
     wire = request.encode(scope=Scope(curr_project=request.project))
     headers, body = storage.rest(wire)
-    info = request.decode_answer(body, headers)
+    try:
+        info = request.decode_answer(body, headers)
+    except FramingError as error:
+        raise storage.redact(error) from None
     if not info.name:
         raise FramingError(
             "the project document contains no name",
@@ -193,10 +196,10 @@ _UTC = {"UTC", "Etc/UTC", "GMT", "Etc/GMT"}
 
 
 def _clock(date: str, now: float) -> Check:
-    try:
-        skew = now - parsedate_to_datetime(date).timestamp()
-    except (TypeError, ValueError):
-        return Check("Clock", "optional", "the service sends no Date header")
+    if (theirs := parse_date(date)) is None:
+        to_do = "compare this machine's clock with another one: it may be off by 15 minutes"
+        return Check("Clock", "optional", "the service sends no valid Date header", to_do)
+    skew = now - theirs
     finding = f"{abs(skew):.0f} s {'ahead of' if skew > 0 else 'behind'} the service"
     if abs(skew) > MAX_SKEW:
         to_do = "set this machine's clock: requests are rejected if it is off by over 15 minutes"

@@ -10,7 +10,6 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from odps_nb.access.blobs.frames import blob_dtypes, gather_blobs, learn_heads
@@ -58,7 +57,7 @@ from odps_nb.convert.fitting.conversions import (
 )
 from odps_nb.convert.frame_options import Decimals, DtypeBackend, FrameOptions
 from odps_nb.errors import ArgumentError, OdpsNbError, visible
-from odps_nb.explained import explained
+from odps_nb.explained import expanded, explained
 from odps_nb.lifetime import renew_after_fork
 from odps_nb.schema import TableSchema
 from odps_nb.terms import (
@@ -627,7 +626,7 @@ class Table(Displayed, Viewed, ForEngines):
         if not os.fspath(folder):
             raise ArgumentError("folder is empty", hint="pass '.' for the current folder")
         files = FolderFiles(
-            folder=Path(folder).expanduser(),
+            folder=expanded(folder),
             patterns=(pattern,) if isinstance(pattern, str) else tuple(pattern),
             recursive=recursive,
             hidden=hidden,

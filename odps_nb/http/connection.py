@@ -13,6 +13,7 @@ import ssl
 from collections.abc import Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass
+from http.client import HTTPException
 from typing import Any
 
 from requests.adapters import HTTPAdapter
@@ -38,6 +39,7 @@ from odps_nb.http.waiting import (
     wait_until_ready,
 )
 from odps_nb.lifetime import renew_after_fork
+from odps_nb.secret import hide_authorization
 
 _RECORD = 1 << 14  # maximum bytes in one TLS record
 
@@ -96,9 +98,13 @@ class _Guarded(HTTPConnection):
 
     def _new_conn(self) -> socket.socket:
         try:
-            addresses = socket.getaddrinfo(self._dns_host, self.port, 0, socket.SOCK_STREAM)
+            addresses = socket.getaddrinfo(
+                self._dns_host.strip("[]"), self.port, 0, socket.SOCK_STREAM
+            )
         except socket.gaierror as error:
             raise NameResolutionError(self.host, self, error) from error
+        except UnicodeError as error:  # a label is empty or too long
+            raise NameResolutionError(self.host, self, socket.gaierror(str(error))) from error
         failure: OSError = OSError("the host name has no address")
         for family, kind, protocol, _, address in addresses:
             sock = socket.socket(family, kind, protocol)
@@ -137,8 +143,11 @@ class _Guarded(HTTPConnection):
         exchange, timeout = EXCHANGE.get(), self.sock.gettimeout()
         try:
             super()._tunnel()
-        except OSError as error:
-            raise ProxyError(f"the proxy failed: {error}", error) from error
+        except (OSError, HTTPException) as error:
+            cause, text = error, hide_authorization(str(error))
+            if text != str(error):  # the proxy repeats the request, which contains a password
+                cause = OSError(text)
+            raise ProxyError(f"the proxy failed: {text}", cause) from cause
         finally:
             exchange.sent, exchange.body = False, None  # they described the CONNECT request
         self.sock.settimeout(timeout)  # reading the proxy's response set a shorter time-out

@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import ssl
 from collections.abc import Iterator
+from http.client import BadStatusLine, RemoteDisconnected, UnknownProtocol
 
 import requests.exceptions as theirs
 import urllib3.exceptions as below
@@ -31,6 +32,7 @@ _NOT_OPENED = (below.NewConnectionError, below.ConnectTimeoutError)
 _TLS = (ssl.SSLError, below.SSLError, theirs.SSLError)
 _WRONG_NAME = (62, 64)  # X509_V_ERR_HOSTNAME_MISMATCH, …_IP_ADDRESS_MISMATCH
 _WRONG_TIME = (9, 10)  # X509_V_ERR_CERT_NOT_YET_VALID, …_HAS_EXPIRED
+_CERTIFICATES = ("ASN1", "PEM", "X509")  # parts of OpenSSL that read files, not connections
 _BAD_REQUEST = (
     theirs.InvalidURL,
     theirs.MissingSchema,
@@ -67,9 +69,28 @@ def translate(
         return ConfigError(
             f"{url!r} cannot be requested: {error}", option="endpoint", hint="check the endpoint"
         )
+    unread = [c for c in chain if isinstance(c, ssl.SSLError) and c.library in _CERTIFICATES]
+    if unread:
+        return CertificateError(
+            f"the file of trusted certificates cannot be read: {_short(unread[0])}",
+            url=url,
+            request_sent=False,
+            hint="set REQUESTS_CA_BUNDLE or CURL_CA_BUNDLE to a PEM file of certificates, or unset "
+            "it",
+        )
     failure = _unreached(chain, host, url, sent=sent) or _late(chain, host, url, sent=sent)
     if failure is not None:
         return failure
+    if _among(chain, BadStatusLine, UnknownProtocol) and not _among(chain, RemoteDisconnected):
+        where = (
+            f"check the port and the scheme (http or https) of the {host.option}, and the proxies"
+        )
+        return BrokenStreamError(
+            f"the response from {host} is not HTTP/1: {_short(chain[-1])}",
+            url=url,
+            request_sent=sent,
+            hint="try again" if host.answered else where,
+        )
     return BrokenStreamError(
         f"the connection to {host} broke: {_short(chain[-1])}",
         url=url,
@@ -180,4 +201,4 @@ def _chain(error: BaseException | None) -> Iterator[BaseException]:
 
 
 def _short(error: BaseException) -> str:
-    return shorten(str(error) or type(error).__name__, 200)
+    return shorten(str(error).strip() or type(error).__name__, 200)

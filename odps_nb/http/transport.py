@@ -31,7 +31,7 @@ from odps_nb.http.hosts import CHECK_PROXY, TUNNEL_HINT, Host
 from odps_nb.http.surroundings import ProxyEnvironment
 from odps_nb.http.waiting import Abort
 from odps_nb.lifetime import Home, renew_after_fork
-from odps_nb.terms import shorten
+from odps_nb.terms import MAX_ID, shorten
 
 A = TypeVar("A")
 R = TypeVar("R")
@@ -76,7 +76,8 @@ class HttpResponse:
         self.early = early  # the server responded before it had received the whole request
         self.status: int = raw.status
         self.headers: Mapping[str, str] = CaseInsensitiveDict(raw.headers)
-        self.request_id: str | None = self.headers.get("x-odps-request-id")
+        request_id = self.headers.get("x-odps-request-id")
+        self.request_id: str | None = request_id and shorten(request_id, MAX_ID)
         self.url: str = request.url
         self.host: Host = (request.host or Host.of(request.url)).having_answered()
         self.length: int | None = None if body.chunked else body.length
@@ -323,7 +324,7 @@ def _redirected(response: HttpResponse) -> ServiceError:
     try:
         target = urlsplit(urljoin(response.url, response.headers.get("location", "")))
         netloc = target.netloc.rpartition("@")[2]
-        is_same = target.hostname == urlsplit(response.url).hostname
+        is_same = target.hostname in (None, urlsplit(response.url).hostname)
     except ValueError:  # not a URL
         target, netloc, is_same = urlsplit(""), "", True
     if is_same and (target.scheme, host.scheme) == ("https", "http"):

@@ -11,7 +11,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NoReturn
 
-from odps_nb.errors import FramingError, InvalidRequestError, OdpsNbError
+from odps_nb.errors import FramingError, InvalidRequestError, OdpsNbError, shown
 from odps_nb.terms import shorten
 
 MAX_JSON_BYTES = 64 * 2**20
@@ -57,7 +57,9 @@ def load_object(
     try:
         value = json.loads(body, parse_constant=_no_constant)
     except (ValueError, RecursionError) as error:  # UnicodeDecodeError is a ValueError
-        raise refuse(f"{what} is not JSON: {shorten(str(error), 120)}") from None
+        start = shown(body[:60].decode("utf-8", "replace"))
+        why = shorten(str(error), 120)
+        raise refuse(f"{what} is not JSON: {why}; it begins with {start}") from None
     if not isinstance(value, dict):
         raise refuse(f"{what} is {_name(value)}, but a JSON object is expected")
     return value

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -22,6 +23,7 @@ from odps_nb.wire.http_date import format_date, parse_date
 MAX_SKEW = 900.0
 PREFIX = "aliyun_v4"
 REQUEST_SUFFIX = f"{PREFIX}_request"
+_VALUE = re.compile(r"[!#-&(-~]+")  # printable ASCII without blanks and quotes
 
 SignatureVersion = Literal[2, 4]
 
@@ -36,8 +38,8 @@ class Credentials:
     Temporary keys also require ``sts_token``, signature version 4 requires ``region``, and an
     application that acts for a user requires ``app_id`` and ``app_key``.
 
-    Raises `ConfigError` if a value contains spaces or line breaks, for example because it was
-    pasted. Such a value would make the signature wrong or the header invalid.
+    Raises `ConfigError` if a value contains spaces, quotes or line breaks, for example because it
+    was pasted. Such a value would make the signature wrong or the header invalid.
     """
 
     access_id: str | None = None
@@ -51,7 +53,7 @@ class Credentials:
     def __post_init__(self) -> None:
         for name in self.__dataclass_fields__:
             value = getattr(self, name)
-            if value and not (value.isascii() and value.isprintable() and " " not in value):
+            if value and not _VALUE.fullmatch(value):
                 raise ConfigError(
                     f"{name} contains characters that are invalid in credentials",
                     option=name,

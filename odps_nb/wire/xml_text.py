@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable
 from xml.etree import ElementTree
 
-from odps_nb.errors import FramingError, OversizeError
+from odps_nb.errors import FramingError, OversizeError, shown
 
 MAX_XML_BYTES = 64 * 2**20
 MAX_XML_DEPTH = 64
@@ -53,8 +53,8 @@ def parse_answer(body: bytes, what: str, *, root: str) -> Element:
     try:
         found = parse_xml(body, what)
     except FramingError as error:
-        error.hint = _NOT_THEIRS
-        raise
+        start = shown(body[:60].decode("utf-8", "replace"))
+        raise FramingError(f"{error}; it begins with {start}", hint=_NOT_THEIRS) from None
     if found.tag != root:
         raise FramingError(
             f"{what}: this is not a MaxCompute response; it begins with <{found.tag[:80]}> "

@@ -9,7 +9,7 @@ from odps import ODPS
 
 import odps_nb
 from odps_nb.access.progress import default_listener
-from odps_nb.errors import ConfigError, RequestTimeoutError
+from odps_nb.errors import ArgumentError, ConfigError, RequestTimeoutError
 from tests.support.service.connecting import keys_of
 
 
@@ -61,10 +61,11 @@ def test_connecting_by_a_profile_object_works(profile):
         assert odps.profile.access_key == profile.access_key
 
 
-def test_connecting_to_local_starts_a_service_that_ends_with_the_connection(tmp_path):
+def test_connecting_to_local_starts_a_service_that_ends_with_the_connection(tmp_path, monkeypatch):
     import psutil
 
-    odps = odps_nb.connect("local", root=tmp_path / "here")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    odps = odps_nb.connect("local", root="~/here")
     try:
         pid = odps._service.pid
         odps.create_table("mine", "id bigint")
@@ -82,6 +83,14 @@ def test_connecting_to_local_refuses_keys(tmp_path):
         odps_nb.connect("local", access_key="x")
     with pytest.raises(ConfigError, match="root applies only to"):
         odps_nb.connect(root=tmp_path)
+
+
+@pytest.mark.parametrize("root", [5, b"x", "", " ", "a\0b", "~nobody-of-that-name/x"])
+def test_connecting_to_local_requires_the_path_of_a_folder(tmp_path, monkeypatch, root):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises((ArgumentError, ConfigError), match=r"root is|cannot be found"):
+        odps_nb.connect("local", root=root)
+    assert not list(tmp_path.iterdir())  # an empty path would be the working folder
 
 
 def test_the_error_names_an_invalid_source_of_connect():

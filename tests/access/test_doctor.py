@@ -11,6 +11,7 @@ import pytest
 
 from odps_nb.access import doctor, java
 from odps_nb.access.doctor import Check
+from odps_nb.access.service_checks import _clock
 from odps_nb.cli import main
 from odps_nb.client.auth.profile import Profile
 from odps_nb.client.calls.storage import StorageClient
@@ -270,6 +271,21 @@ def test_a_wrong_clock_is_detected_even_if_the_service_refuses_requests(profile,
         check = by_name(examine(profile))[name]
         assert check.verdict == "bad"
         assert "this machine's clock" in check.to_do
+
+
+@pytest.mark.parametrize(
+    ("date", "verdict"),
+    [
+        ("", "optional"),
+        ("soon", "optional"),
+        ("Mon, 01 Jan 2024 00:00:00 +0000" + "9" * 20, "optional"),
+        ("Mon, 01 Jan 2024 00:00:00 GMT", "bad"),
+        ("Mon, 01 Jan 2024 00:00:00 -0000", "bad"),
+    ],
+)
+def test_any_date_header_gives_a_result(date, verdict):
+    check = _clock(date, time.time())
+    assert (check.verdict, bool(check.to_do)) == (verdict, True)
 
 
 def test_the_command_doctor_suggests_fixes_and_exits_with_1(profile, monkeypatch, capsys):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import socket
 import threading
 import traceback
 
@@ -50,6 +51,22 @@ def far(request, trusted):
     """Create a server called `FAR` with a scheme and a start function."""
     tls = server_context(trusted, FAR) if request.param == "https" else None
     return request.param, lambda script: Peer(script, tls=tls)
+
+
+def has_ipv6() -> bool:
+    try:
+        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+    except OSError:
+        return False
+    return True
+
+
+def refuse_once(listener: socket.socket) -> None:
+    listener.settimeout(10)
+    connection, _ = listener.accept()
+    with connection:
+        connection.recv(65536)
+        connection.sendall(b"HTTP/1.1 403 Forbidden\r\n\r\n")
 
 
 def ask(transport: RequestsTransport, url: str, **facts) -> HttpResponse:
@@ -183,6 +200,25 @@ def test_a_proxy_that_refuses_is_named_as_the_proxy(transport, through):
     assert caught.value.request_sent is False
 
 
+def test_a_proxy_that_does_not_speak_http_is_named_as_the_proxy(transport, through):
+    with Peer(sends(b"\x05\xff no HTTP\r\n")) as socks:
+        through(socks)
+        with pytest.raises(ConnectError, match=f"the proxy cannot connect to .*{FAR}") as caught:
+            ask(transport, f"https://{FAR}/")
+    assert caught.value.hint.startswith("check HTTP_PROXY")
+
+
+@pytest.mark.skipif(not has_ipv6(), reason="this machine has no IPv6 loopback address")
+def test_a_proxy_at_an_ipv6_address_is_reached(transport, monkeypatch):
+    with socket.create_server(("::1", 0), family=socket.AF_INET6) as listener:
+        monkeypatch.setenv("HTTPS_PROXY", f"http://[::1]:{listener.getsockname()[1]}")
+        thread = threading.Thread(target=refuse_once, args=(listener,))
+        thread.start()
+        with pytest.raises(ConnectError, match="Tunnel connection failed: 403"):
+            ask(transport, f"https://{FAR}/")
+        thread.join()
+
+
 @pytest.mark.parametrize("scheme", ["http", "https"])
 def test_an_unreachable_proxy_is_named_as_the_proxy(transport, monkeypatch, scheme):
     unknown = "no-such-proxy.invalid:3128"
@@ -229,6 +265,8 @@ def test_a_request_whose_handshake_fails_behind_a_proxy_was_not_sent(transport, 
         f"http://me:{PASSWORD}@",
         f"socks5://me:{PASSWORD}@proxy.example:1080",
         f"me:{PASSWORD}@[::1",
+        f"http://domain\\me:{PASSWORD}@proxy.example:3128",
+        *(f"http://me:12{sign}{PASSWORD}@proxy.example:3128" for sign in "/?#"),
     ],
 )
 def test_an_invalid_proxy_address_raises_a_config_error(transport, monkeypatch, address):
@@ -239,6 +277,11 @@ def test_an_invalid_proxy_address_raises_a_config_error(transport, monkeypatch, 
     assert PASSWORD not in "".join(traceback.format_exception(caught.value))
 
 
+def repeats_the_request(line: Line) -> None:
+    headers = line.request().headers
+    line.send(f"HTTP/1.1 403 {headers}\r\n\r\n".encode())
+
+
 def test_errors_and_log_lines_do_not_show_the_proxy_password(transport, through, trusted, caplog):
     caplog.set_level(logging.DEBUG)
     told: list[str] = []
@@ -247,8 +290,10 @@ def test_errors_and_log_lines_do_not_show_the_proxy_password(transport, through,
         Proxy(place_of(wrong), user="another:one") as strict,
         Proxy({}) as lost,
         Proxy(place_of(wrong)) as willing,
+        Peer(repeats_the_request) as talkative,
     ):
         for scheme, proxy in (
+            ("https", talkative),
             ("http", strict),
             ("https", strict),
             ("https", lost),

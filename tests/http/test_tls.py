@@ -244,5 +244,9 @@ def test_a_file_without_certificates_raises_a_connect_error(transport, monkeypat
     empty = tmp_path / "empty.pem"
     empty.write_text("no certificate here\n")
     monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(empty))
-    with socket.create_server(("127.0.0.1", 0)) as listener, pytest.raises(ConnectError):
+    with (
+        socket.create_server(("127.0.0.1", 0)) as listener,
+        pytest.raises(ConnectError, match="the file of trusted certificates") as caught,
+    ):
         ask(transport, f"https://127.0.0.1:{listener.getsockname()[1]}/")
+    assert caught.value.hint.startswith("set REQUESTS_CA_BUNDLE")

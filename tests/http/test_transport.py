@@ -215,9 +215,10 @@ def test_a_refused_connection_is_a_connect_error_that_may_be_retried(transport):
     assert (type(again), again.url, again.hint) == (ConnectError, url, caught.value.hint)
 
 
-def test_an_unknown_name_raises_a_connect_error(transport):
-    with pytest.raises(ConnectError, match="cannot resolve the host name of the server no-such"):
-        ask(transport, "http://no-such-host.invalid/api")
+@pytest.mark.parametrize("name", ["no-such-host.invalid", "a..invalid", "a" * 64 + ".invalid"])
+def test_an_unknown_name_raises_a_connect_error(transport, name):
+    with pytest.raises(ConnectError, match=f"cannot resolve the host name of the server {name}"):
+        ask(transport, f"http://{name}/api")
 
 
 def test_a_connection_that_is_never_accepted_raises_a_connect_error(transport):
@@ -254,6 +255,22 @@ def test_a_redirect_is_refused_and_not_followed(transport):
     ):
         ask(transport, peer.url)
     assert (caught.value.status, caught.value.request_id) == (308, "req-1")
+
+
+@pytest.mark.parametrize("target", ["javascript:alert(1)", "mailto:me", "https://[::1/", ""])
+def test_a_redirect_to_no_host_names_no_login_page(transport, target):
+    with (
+        Peer(answers(b"", status=302, Location=target)) as peer,
+        pytest.raises(ServiceError, match="redirect") as caught,
+    ):
+        ask(transport, peer.url)
+    assert caught.value.hint.startswith("check the endpoint")
+
+
+def test_a_long_request_id_is_shortened(transport):
+    script = answers(b"", **{"x-odps-request-id": "r" * 10**4})
+    with Peer(script) as peer, ask(transport, peer.url) as response:
+        assert len(response.request_id) == 100
 
 
 @pytest.mark.parametrize(

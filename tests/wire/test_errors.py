@@ -394,6 +394,15 @@ def test_the_status_alone_determines_the_class(status: int, kind: type[ServiceEr
 def test_the_length_of_an_error_message_is_limited() -> None:
     assert len(error_of(500, b"x" * 10**7).message) == 4000
     assert len(error_of(500, json_error("C", "y" * 10**5)).message) == 4000
+    error = error_of(500, encode_error_json("c" * 10**5, "m", "r" * 10**5))
+    assert (len(error.code), len(error.request_id)) == (100, 100)
+    error = decode_error(500, {"x-odps-request-id": "r" * 10**5}, b"")
+    assert len(error.request_id) == 100
+
+
+@pytest.mark.parametrize("body", [b"{}", b"[]", b"\r\n", b"<p/>"])
+def test_a_body_without_words_is_not_a_message(body: bytes) -> None:
+    assert error_of(503, body).message == "the server responded with HTTP status 503"
 
 
 def test_headers_may_be_a_sequence_of_pairs() -> None:

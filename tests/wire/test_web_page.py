@@ -18,6 +18,11 @@ from odps_nb.wire.calls.errors import describe_page, find_page, is_web_page
         b"<!DOCTYPE html>",
         b"\xef\xbb\xbf  \r\n<!doctype  HTML PUBLIC>",
         b"<!-- one --> <!-- two --><html/>",
+        b"<?xml version='1.0'?>\n<!DOCTYPE html PUBLIC '-//W3C//DTD XHTML 1.0 Strict//EN'><html/>",
+        b"<head><title>x</title></head>",
+        b"<meta http-equiv='refresh' content='0;url=http://login.example/'>",
+        b"<script>location = 'http://login.example/'</script>",
+        b"<body>blocked</body>",
     ],
 )
 def test_a_page_is_recognised(body: bytes) -> None:
@@ -34,6 +39,7 @@ def test_a_page_is_recognised(body: bytes) -> None:
     [
         b"",
         b"<htmlx>",
+        b"<scripts>",
         b"<?xml version='1.0'?><html/>",
         b"text <html>",
         b"<Instance><html/></Instance>",

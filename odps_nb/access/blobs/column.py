@@ -13,7 +13,7 @@ from odps_nb.access.blobs.many import Fetch, References, iter_records, save_blob
 from odps_nb.access.displayed import DisplayedLive
 from odps_nb.access.saving import Folder
 from odps_nb.errors import ArgumentError
-from odps_nb.explained import explained
+from odps_nb.explained import expanded, explained
 from odps_nb.terms import Compression, count_of, no_item
 
 if TYPE_CHECKING:
@@ -209,7 +209,7 @@ class BlobColumn(DisplayedLive, Sequence[Blob]):
         """
         fetch, references = self._fetching(compression, progress), References(self._blobs)
         if fetch is None:
-            Folder(Path(folder).expanduser())  # checks the folder
+            Folder(expanded(folder))  # checks the folder
             return []
         paths = save_blobs(fetch, references, folder, file_name=file_name, overwrite=overwrite)
         return [path for path in paths if path is not None]

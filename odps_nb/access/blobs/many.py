@@ -15,6 +15,7 @@ from odps_nb.access.progress import listener_of
 from odps_nb.access.saving import Folder, file_name_for, safe_name
 from odps_nb.client.calls.progress import Phase, Progress, ProgressTracker
 from odps_nb.errors import ArgumentError
+from odps_nb.explained import expanded
 from odps_nb.terms import BlobReference, Compression
 
 if TYPE_CHECKING:
@@ -97,7 +98,7 @@ def save_blobs(
     overwrite: bool = False,
 ) -> list[Path | None]:
     """Write each distinct blob to a separate file; see `BlobColumn.save`."""
-    target = Folder(Path(folder).expanduser(), overwrite=overwrite)
+    target = Folder(expanded(folder), overwrite=overwrite)
     paths: list[Path | None] = [None] * references.total
 
     with (

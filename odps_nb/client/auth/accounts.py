@@ -5,19 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import wraps
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from odps_nb.errors import ArgumentError, ConfigError
-from odps_nb.secret import Hidden, Secret, hidden
+from odps_nb.secret import Hidden, Secret, Unusable, hidden
 
 T = TypeVar("T", bound=type)
 A = TypeVar("A", bound="_Account")
-
-
-class _Unusable(NamedTuple):
-    """A placeholder for an argument of the wrong type, whose value may be a secret."""
-
-    kind: type
 
 
 def _hides_texts(kind: T) -> T:
@@ -27,7 +21,7 @@ def _hides_texts(kind: T) -> T:
     def secret(value: Any) -> Any:
         if isinstance(value, str):
             return Secret(value)
-        return value if value is None or isinstance(value, _Account) else _Unusable(type(value))
+        return value if value is None or isinstance(value, _Account) else Unusable(type(value))
 
     @wraps(make)
     def hiding(self: Any, *args: Any, **kwargs: Any) -> None:
@@ -51,7 +45,7 @@ class _Account:
         for field, _ in self._settings:
             value = getattr(self, field)
             if not isinstance(value, str) or not value:
-                kind = value.kind if isinstance(value, _Unusable) else type(value)
+                kind = value.kind if isinstance(value, Unusable) else type(value)
                 what = "empty" if isinstance(value, str) else f"a {kind.__name__}"
                 raise ArgumentError(
                     f"{field} of {name} is {what}", argument=field, hint=f"pass {field} as text"

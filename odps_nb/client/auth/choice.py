@@ -103,7 +103,7 @@ class SettingsChoice:
             if name in accepted:
                 used.append(shown)
             else:
-                unused.append((shown, conflict or self._reason(name)))
+                unused.append((shown, conflict or self._reason(name, offer.settings)))
         if used or unused or offer.problem:
             if not unused and offer.problem:
                 unused.append(("", offer.problem))
@@ -154,9 +154,11 @@ class SettingsChoice:
         self._account = Hidden(theirs | self._account)
         return added
 
-    def _reason(self, name: str) -> str:
+    def _reason(self, name: str, offered: Mapping[str, Any]) -> str:
         if name in self._found or name in self._account:
             return OVERRIDDEN
+        if name in ("region", "network") and _endpoint(offered) is None:
+            return "no endpoint is known for this region and network"
         if name in CREDENTIAL_FIELDS:
             return "it comes without an access id, so its account is unknown"
         return "it belongs to a different endpoint or project"

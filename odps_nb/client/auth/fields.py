@@ -34,5 +34,7 @@ NUMBERS: dict[str, tuple[type, ...]] = {
     "api_version": (int,),
     **{name: (int, float) for name in OPTION_FIELDS if name != "transfer"},
 }
+TEXTS = {*FIELDS} - {*NUMBERS, "network", "blob_cache", "transfer"}
+"""Fields of `Profile` whose values are text."""
 BLANKS = " \t\r\n\v\f\u00a0\u200b\u2060\u3000\ufeff"
 """Characters removed at the ends of a value: blanks, some invisible, which copied text may have."""

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 from odps_nb.client.auth import sources, vendor
 from odps_nb.client.auth.accounts import Account, CredentialsLike
 from odps_nb.client.auth.choice import Offer, SourceReport, overridden
-from odps_nb.client.auth.fields import BLANKS, CREDENTIAL_FIELDS, FIELDS, TEXT_CREDENTIALS
+from odps_nb.client.auth.fields import BLANKS, CREDENTIAL_FIELDS, FIELDS, TEXT_CREDENTIALS, TEXTS
 from odps_nb.client.auth.regions import check_endpoint, endpoint_of
 from odps_nb.client.auth.renewal import CredentialSource, from_process
 from odps_nb.client.auth.resolution import missing, resolve
-from odps_nb.client.auth.shapes import check_shapes
+from odps_nb.client.auth.shapes import check_shapes, check_text
 from odps_nb.client.blob_cache import cache_limit
 from odps_nb.client.options import OPTION_FIELDS, ClientOptions
 from odps_nb.client.transfer import TransferChoice
@@ -26,6 +26,12 @@ from odps_nb.terms import TableName, TransferMode
 
 if TYPE_CHECKING:
     from odps_nb.wire.signing import Credentials
+
+
+_URL = re.compile(
+    r"https?://([\w.-]+|\[[0-9a-f:.]+(%\w+)?\])(:(?P<port>[0-9]{1,5}))?(/[^\s?#\\\x00-\x1f\x7f]*)?",
+    re.IGNORECASE,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -107,8 +113,11 @@ class Profile:
         if isinstance(self.credentials, Account):
             self._expand(self.credentials)
         for setting in fields(self):
-            if isinstance(value := getattr(self, setting.name, None), str):
+            value = getattr(self, setting.name, None)
+            if isinstance(value, str):
                 object.__setattr__(self, setting.name, type(value)(value.strip(BLANKS)))
+            if value is not None and setting.name in TEXTS:
+                check_text(setting.name, getattr(self, setting.name))
         lacking = [option for option in ("endpoint", "project") if not getattr(self, option)]
         object.__setattr__(self, "_source", self._make_source())
         if not self.bearer_token and self._source is None:
@@ -345,15 +354,9 @@ class Profile:
         lacking = _absent(values, ("endpoint", "project"))
         if lacking:
             raise missing(lacking, None, {})
-        if "api_version" in values:
-            try:
-                values["api_version"] = int(values["api_version"])
-            except ValueError:
-                raise ConfigError(
-                    f"api_version is {values['api_version']!r}; it must be 2 or 3",
-                    option="api_version",
-                    hint="pass api_version=2 or api_version=3",
-                ) from None
+        if (version := values.get("api_version")) is not None:  # text in files and variables
+            versions = {"2": 2, "3": 3}
+            values["api_version"] = versions.get(str(version), version)
         single = {key: values.pop(key) for key in OPTION_FIELDS if key in values}
         values.setdefault("client_options", ClientOptions.from_settings(single))
         return cls(**values)
@@ -369,7 +372,8 @@ class Profile:
             elif setting.name in SECRET_NAMES:
                 shown.append(f"{setting.name}=<hidden>")
             elif setting.name == "access_id":  # the id alone cannot sign requests
-                shown.append(f"access_id={value[:4] + '…' if len(value) > 8 else '…'!r}")
+                start = str(value)[:4] if len(str(value)) > 8 else ""  # may be refused, as no text
+                shown.append(f"access_id={start + '…'!r}")
             elif value != setting.default:
                 shown.append(f"{setting.name}={value!r}")
         return f"Profile({', '.join(shown)})"
@@ -410,13 +414,22 @@ def _check_zone(name: str) -> None:
 
 
 def _checked_url(option: str, url: str) -> str:
-    parts = urlsplit(url)
-    plain = not (parts.username or parts.password or parts.query or parts.fragment)
-    if parts.scheme not in ("http", "https") or not parts.hostname or not plain:
-        del url, parts  # both may contain a secret, and tracebacks may show locals
+    match = _URL.fullmatch(url)
+    if match is None or not 0 < int(match["port"] or 1) < 65536:
+        del url, match  # both may contain a secret, and tracebacks may show locals
+        host = "dt" if option == "tunnel_endpoint" else "service"
+        path = "" if option == "tunnel_endpoint" else "/api"
         raise ConfigError(
-            f"{option} must be an http(s) URL without a user name, password, query or fragment",
+            f"{option} must be an http(s) URL with a valid host name and port, without a user "
+            "name, password, query or fragment",
             option=option,
-            hint="write e.g. https://service.cn-hangzhou.maxcompute.aliyun.com/api",
+            hint=f"write e.g. https://{host}.cn-hangzhou.maxcompute.aliyun.com{path}",
         )
-    return url.rstrip("/")
+    url = url.rstrip("/")
+    if option == "tunnel_endpoint" and url.lower().endswith("/api"):
+        raise ConfigError(
+            f"tunnel_endpoint {url} ends with /api, as only the address of the service does",
+            option=option,
+            hint="omit tunnel_endpoint (the client requests it from the service), or remove /api",
+        )
+    return url

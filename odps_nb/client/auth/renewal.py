@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from odps_nb.client.auth.fields import BLANKS
 from odps_nb.client.auth.shapes import check_shapes
+from odps_nb.client.auth.sources import stated
 from odps_nb.errors import ConfigError
 from odps_nb.lifetime import renew_after_fork
 from odps_nb.secret import Hidden, Secret, forget_locals
@@ -21,6 +21,7 @@ MARGIN = 300.0  # renew keys this many seconds before they expire
 HOLD = 60.0  # seconds to cache keys without an expiration time
 PATIENCE = 30.0  # seconds to wait before retrying a failed renewal
 PROCESS_SECONDS = 60.0
+_LAST_SECOND = 253402300799  # 9999-12-31T23:59:59Z; an expiration in milliseconds is later
 _SHAPE = '{"access_id": …, "access_key": …, "sts_token": …, "expiration": …}'
 
 # Accepted field names, in lower case and without underscores. Alibaba's tools use some of them.
@@ -94,10 +95,13 @@ class CredentialSource:
         keys = Hidden((key, named[key]) for key in named if key and named[key])
         if not all(isinstance(keys[key], str) for key in keys):
             raise self._no_keys("returned a key that is not a string")
+        keys = stated(keys)
         if "bearer_token" not in keys and not {"access_id", "access_key"} <= keys.keys():
             raise self._no_keys("must return access_id and access_key, or bearer_token")
-        keys = Hidden((key, Secret(keys[key].strip(BLANKS))) for key in keys)
+        keys = Hidden((key, Secret(keys[key])) for key in keys)
         ends_at = now + 2 * HOLD if expiration in (None, "") else self._seconds(expiration)
+        if not ends_at <= _LAST_SECOND:
+            raise self._no_keys("returned an expiration that is not in seconds")
         if ends_at <= now:
             raise self._no_keys("returned keys that have already expired")
         check_shapes(keys)
@@ -186,12 +190,12 @@ def _run(words: list[Secret]) -> tuple[int, Secret]:
     done = subprocess.run(
         words, stdin=subprocess.DEVNULL, capture_output=True, timeout=PROCESS_SECONDS
     )
-    return done.returncode, Secret(done.stdout.decode("utf-8", "surrogateescape"))
+    return done.returncode, Secret(done.stdout.decode("utf-8-sig", "surrogateescape"))
 
 
 def _object(printed: Secret) -> Hidden | None:
     try:
         document = json.loads(printed)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return Hidden(document) if isinstance(document, dict) else None

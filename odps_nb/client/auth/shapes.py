@@ -10,15 +10,34 @@ import re
 from collections.abc import Mapping
 
 from odps_nb.errors import ConfigError
-from odps_nb.secret import Hidden
+from odps_nb.secret import Hidden, Unusable
 
 _ID = re.compile(r"(LTAI|STS\.|TMP\.)\w*", re.ASCII)
 """How the vendor's access ids begin: those of long-lived keys, temporary keys and sessions."""
 _KEY = re.compile(r"[A-Za-z0-9]{30}", re.ASCII)
 """The form of the vendor's long-lived access keys."""
+NO_NAME = re.compile(rf"\s*({_ID.pattern}|{_KEY.pattern}|.*://.*)\s*", re.ASCII | re.DOTALL)
+"""A text that is no profile's name, and that may contain a key."""
 _MAX_ID = 24
 """Maximum length of the access id of a long-lived key."""
 _PAIRS = (("access_id", "access_key"), ("app_id", "app_key"))
+
+
+def check_text(name: str, value: object) -> None:
+    """Raise `ConfigError` if a setting is not text, or is in quotes; show no value."""
+    if not isinstance(value, str):
+        kind = value.kind if isinstance(value, Unusable) else type(value)
+        raise ConfigError(
+            f"{name} is of type {kind.__name__}; it must be text",
+            option=name,
+            hint=f"pass {name} as a string",
+        )
+    if value[:1] in ("'", '"') and value[-1] == value[0] and name != "credential_process":
+        raise ConfigError(
+            f"{name} begins and ends with a quote",
+            option=name,
+            hint="remove the quotes: 'docker run --env-file' and 'set' of Windows keep them",
+        )
 
 
 def check_shapes(account: Mapping[str, str | None]) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 
 from odps_nb.client.auth.choice import Offer
 from odps_nb.client.auth.fields import BLANKS, FIELDS, NUMBERS
+from odps_nb.client.auth.shapes import NO_NAME
 from odps_nb.errors import ConfigError
 from odps_nb.secret import SECRET_NAMES, Hidden, Secret, forget_locals, hidden
 from odps_nb.terms import did_you_mean
@@ -79,7 +80,11 @@ def from_file(name: str | None, environ: Mapping[str, str]) -> tuple[str | None,
     document = _load(path)
     if document is None:
         if name is None:
-            return None, Offer(str(path), Hidden())
+            problem = "the file of ODPS_NB_PROFILES does not exist"
+            return None, Offer(
+                str(path), Hidden(), problem=problem if environ.get("ODPS_NB_PROFILES") else ""
+            )
+        _check_name(name)
         raise ConfigError(
             f"there is no profile {name!r}: the file {path} does not exist",
             option="profile",
@@ -92,6 +97,7 @@ def from_file(name: str | None, environ: Mapping[str, str]) -> tuple[str | None,
         if name is None:
             return None, Offer(str(path), Hidden())
     if not isinstance(document.get(name), dict):
+        _check_name(name)
         names = [key for key, value in document.items() if isinstance(value, dict)]
         known = ", ".join(names) if names else "none"
         raise ConfigError(
@@ -103,6 +109,16 @@ def from_file(name: str | None, environ: Mapping[str, str]) -> tuple[str | None,
     return name, Offer(f"profile {name!r} in {path}", settings)
 
 
+def _check_name(name: str) -> None:
+    """Raise if an unknown name may be a key, which another error would show."""
+    if NO_NAME.fullmatch(name):
+        raise ConfigError(
+            "the text in place of a profile's name looks like an id, a key or a URL",
+            option="profile",
+            hint="pass the name of a profile, or set ODPS_PROFILE to it; pass settings by keyword",
+        )
+
+
 def _load(path: Path) -> dict[str, Any] | None:
     """Return the profile file's content, or ``None`` if there is no file."""
     import tomllib
@@ -110,7 +126,7 @@ def _load(path: Path) -> dict[str, Any] | None:
     try:
         if not path.is_file():
             return None
-        return Hidden(tomllib.loads(path.read_text(encoding="utf-8")))
+        return Hidden(tomllib.loads(path.read_text(encoding="utf-8-sig")))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         # The parser's message contains line and column, but never the line's text.
         forget_locals(error)

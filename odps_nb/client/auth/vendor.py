@@ -96,7 +96,7 @@ def from_pyodps_variables(environ: Mapping[str, str]) -> Offer:
 
 def _of_file(variable: str, path: str, parse: Callable[[str], Any]) -> Fetched:
     def fetch() -> Mapping[str, Any]:
-        return Hidden(parse(Secret(Path(path).read_text(encoding="utf-8"))))
+        return Hidden(parse(Secret(Path(path).read_text(encoding="utf-8-sig"))))
 
     return Fetched(f"the file in {variable}", fetch, f"check that {path} exists and is current")
 
@@ -197,7 +197,13 @@ def from_pyodps(entry: Any, *, needs_key: bool) -> Hidden:
 
     The key is copied, unless the account has a provider of temporary keys, which is asked again.
     """
-    account = entry.account
+    account = getattr(entry, "account", None)
+    if account is None:
+        raise ConfigError(
+            f"a {type(entry).__name__} has no account of pyodps",
+            option="source",
+            hint="pass the ODPS object of pyodps, e.g. o of DataWorks",
+        )
     token = Secret(getattr(account, "token", None) or "")
     application = getattr(entry, "app_account", None)
     settings = hidden(

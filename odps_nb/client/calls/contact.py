@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -21,7 +20,7 @@ from odps_nb.errors import (
 )
 from odps_nb.http.hosts import TUNNEL_HINT, Host, Role
 from odps_nb.http.transport import HttpResponse
-from odps_nb.secret import Hidden, Secret
+from odps_nb.secret import Hidden, Secret, hide_authorization
 from odps_nb.terms import Transfer
 from odps_nb.wire.calls import WireRequest
 from odps_nb.wire.calls.core import parse_table_target
@@ -156,8 +155,6 @@ def _of_storage(wire: WireRequest) -> bool:
 
 _LEAST = 5  # shorter values occur in unrelated words
 _PREFIX = 8  # characters that identify a key whose end was cut off
-_SIGNATURE = re.compile(r"\bODPS [^\s:]{1,200}:[A-Za-z0-9+/=]{8,}", re.ASCII)
-"""An ``Authorization`` header, which is valid for some minutes."""
 
 
 class ErrorRedactor:
@@ -185,7 +182,7 @@ class ErrorRedactor:
 
     def text(self, text: str) -> str:
         """Return a text without the keys."""
-        text = _SIGNATURE.sub(f"ODPS {_HIDDEN}", text)
+        text = hide_authorization(text)
         for value, shown in self._shown.items():
             start = value if shown != _HIDDEN else value[:_PREFIX]
             at = text.find(start)

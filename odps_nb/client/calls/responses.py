@@ -10,7 +10,7 @@ from odps_nb.http.retry import seconds_until_retry
 from odps_nb.http.transport import HttpResponse
 from odps_nb.http.upload import Upload
 from odps_nb.wire.calls import decode_error
-from odps_nb.wire.calls.errors import MAX_RETRY_AFTER, find_page
+from odps_nb.wire.calls.errors import MAX_RETRY_AFTER, find_refusal
 
 T = TypeVar("T")
 
@@ -37,6 +37,11 @@ def refusal(response: HttpResponse, now: float) -> ServiceError:
         response.end_in_time()
         body, sender = response.read(MAX_ERROR), str(response.host)
         error = decode_error(response.status, response.headers, body, sender)
+    if error.code is error.hint is None:
+        error.hint = (
+            "check the endpoint, HTTPS_PROXY and NO_PROXY: a proxy or another server may have "
+            "responded"
+        )
     delay = seconds_until_retry(response.headers, now)
     if delay is not None:
         error.retry_after = min(delay, MAX_RETRY_AFTER)
@@ -53,7 +58,7 @@ def doubt_version_4(error: ServiceError) -> None:
 
 
 def document(response: HttpResponse) -> bytes:
-    """Return the whole body of a JSON or XML response; raise if it is a web page."""
+    """Return the whole body of a JSON or XML response; raise if it is an error or a web page."""
     response.end_in_time()
     pieces: list[bytes] = []
     for piece in response.chunks():
@@ -66,7 +71,7 @@ def document(response: HttpResponse) -> bytes:
                 request_id=response.request_id,
             )
     body = b"".join(pieces)
-    if (error := find_page(body, str(response.host), response.request_id)) is not None:
+    if (error := find_refusal(response.headers, body, str(response.host))) is not None:
         raise error
     return body
 

@@ -500,15 +500,17 @@ class StorageClient:
 
     def _find_tunnel(self) -> str:
         request = GetTunnelEndpoint(project=self.profile.project, quota_name=self.profile.quota)
+        wire = request.encode(scope=self._scope)
         try:
-            _, body = self.rest(request.encode(scope=self._scope))
+            _, body = self.rest(wire)
         except TransportError as error:
             error.given_up = error.never_answered  # the call must not repeat the lookup's attempts
             raise
         except ServiceError as error:
             error.of_lookup = True
             raise
-        endpoint = decode_tunnel_endpoint(body, endpoint=self.profile.endpoint)
+        with self._contacts.explaining(self.profile.endpoint, wire):
+            endpoint = decode_tunnel_endpoint(body, endpoint=self.profile.endpoint)
         keys = self.profile.keys
         has_token = bool(keys.sts_token or keys.bearer_token)
         check_tunnel_host(endpoint, endpoint=self.profile.endpoint, has_token=has_token)

@@ -19,6 +19,7 @@ from typing import IO, Any
 
 from odps_nb.child_process import OF_PYTHON, passed_on
 from odps_nb.errors import ConfigError, MissingDependencyError
+from odps_nb.explained import explained
 from odps_nb.lifetime import Home
 from odps_nb.secret import hidden
 
@@ -102,6 +103,7 @@ def _environment() -> dict[str, str]:
     return environment
 
 
+@explained
 def start(
     root: str | Path | None = None,
     *,

@@ -26,6 +26,7 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from odps_nb.errors import ConfigError, OdpsNbError, explain
+from odps_nb.explained import expanded
 from odps_nb.local.forms import Forms
 from odps_nb.local.reading.plan import ReadRules
 from odps_nb.local.samples.tables import adopt, install_samples
@@ -64,10 +65,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     if options.root is None:  # choose the path first, so that a signal cannot leave a folder behind
         temporary = Path(tempfile.gettempdir()) / f"odps-nb-{secrets.token_hex(8)}"
     try:
+        if options.root is not None and not options.root.strip():
+            raise ConfigError(
+                "root is empty", option="root", hint="pass a folder, or omit it for a temporary one"
+            )
         _on_signal(_leave)  # after a signal during startup, release the resources opened so far
         if temporary is not None:
             temporary.mkdir(mode=0o700)
-        _serve(options, temporary or Path(options.root), ended)
+        _serve(options, temporary or expanded(options.root), ended)
     except OdpsNbError as error:
         sys.stderr.write("\n".join(explain(error)) + "\n")
         return 1

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.errors import ArgumentError, ConfigError, visible
+from odps_nb.explained import expanded
 from odps_nb.formats.kind import Format
 from odps_nb.formats.registry import kinds
 from odps_nb.notebook.live.heads import side_by_side
@@ -127,7 +128,7 @@ class Chosen:
         progress: Progress = None,
     ) -> list[Path]:
         """Save blobs to a folder, creating it if needed; return the file paths."""
-        target = Path(folder).expanduser()
+        target = expanded(folder)
         try:
             target.mkdir(parents=True, exist_ok=True)
         except OSError as error:

@@ -26,7 +26,7 @@ from odps_nb.errors import (
     ThrottledError,
     visible,
 )
-from odps_nb.terms import shorten
+from odps_nb.terms import MAX_ID, shorten
 from odps_nb.wire.calls.core import REQUEST_ID, Pairs, find_header
 from odps_nb.wire.calls.hints import hint_for, is_denied
 from odps_nb.wire.codings import decoder, sniff
@@ -98,7 +98,7 @@ _MESSAGE_NAMES = (
 _TOLD = {*_CODE_NAMES, *_MESSAGE_NAMES, "RequestId", "requestId", "HostId", "HoldClientMillis"}
 _SECRET = re.compile(
     r"(?i)((?:authorization|signature|secret|password|token|access_?key)[\w-]*[\"']?\s*[:=]\s*[\"']?)"
-    r"(?:(?:bearer|odps)\s+)?[^\s\"'<>,;&}]+"
+    r"(?:(?:bearer|odps|basic|negotiate|ntlm)\s+)?[^\s\"'<>,;&}]+"
 )
 _VAGUE_CODES = {"InvalidArgument", "InvalidParameter"}
 _SESSION_OVER = re.compile(r"session\b.{0,120}\bexpired", re.IGNORECASE | re.DOTALL)
@@ -145,6 +145,15 @@ def decode_error(
     elif not isinstance(error, ThrottledError):
         error.hint = PAGE_HINT
     return error
+
+
+def find_refusal(
+    headers: Mapping[str, str] | Pairs, body: bytes, sender: str
+) -> OdpsNbError | None:
+    """Return the error for an XML error document or a web page in a 2xx response, or ``None``."""
+    if _ERROR.match(body):
+        return find_error(headers, body)
+    return find_page(body, sender, find_header(headers, REQUEST_ID))
 
 
 def find_page(body: bytes, sender: str, request_id: str | None = None) -> FramingError | None:
@@ -200,11 +209,12 @@ def _error(
     message = message or f"{sender} responded with HTTP status {status}"
     overflows = is_time_overflow(f"{code} {message}")
     hint = _IN_MICROSECONDS if overflows else hint_for(kind, code, message)
+    request_id = find_header(headers, REQUEST_ID) or parts.request_id
     return kind(
         shorten(message, MAX_MESSAGE),
         status=status,
-        code=code,
-        request_id=find_header(headers, REQUEST_ID) or parts.request_id,
+        code=code and shorten(code, MAX_ID),
+        request_id=request_id and shorten(request_id, MAX_ID),
         retry_after=_retry_after(headers, parts.hold_millis),
         hint=advice or hint,
     )
@@ -282,7 +292,8 @@ def _parse(body: bytes) -> _Parts | None:
 def _raw(body: bytes) -> str:
     """Return the text of a body that is not an error document, with tags and secrets removed."""
     text = re.sub(r"<[^<>]*>", " ", body.decode("utf-8", "replace"))
-    return re.sub(r"\s+", " ", _SECRET.sub(r"\1…", text)).strip()
+    text = re.sub(r"\s+", " ", _SECRET.sub(r"\1…", text)).strip()
+    return text if re.search(r"[\w\ufffd]", text) else ""  # e.g. of an empty JSON object
 
 
 def _parse_json(fields: Fields, body: bytes) -> _Parts | None:
@@ -347,9 +358,11 @@ PAGE_HINT = (
 )
 _SHOWN = 120
 _BEGIN = re.compile(
-    rb"(?:\xef\xbb\xbf)?\s*(?:<!--.{0,2000}?-->\s*)*<(?:!doctype\s+html|html)\b",
+    rb"(?:\xef\xbb\xbf)?\s*(?:<\?xml\b[^>]{0,200}\?>\s*(?=<!))?(?:<!--.{0,2000}?-->\s*)*"
+    rb"<(?:!doctype\s+html|html|head|title|meta|script|body)\b",
     re.IGNORECASE | re.DOTALL,
 )
+_ERROR = re.compile(rb"\s*(?:<\?xml\b[^>]{0,200}\?>\s*)?<Error\b")
 _TITLE = re.compile(r"<title\b[^>]{0,200}>(.{0,1000}?)</title", re.IGNORECASE | re.DOTALL)
 
 

@@ -155,7 +155,10 @@ class SubmittedInstance:
         location = find_header(headers, "location") or ""
         instance_id = location.partition("?")[0].rstrip("/").rpartition("/")[2]
         if not _INSTANCE_ID.fullmatch(instance_id):
-            raise FramingError("the response to a submitted job has no instance id")
+            raise FramingError(
+                "the response to a submitted job has no instance id",
+                hint="check the endpoint, and whether a proxy or a login page sent the response",
+            )
         root = (
             parse_answer(body, "response to a submitted job", root="Instance")
             if body.strip()

@@ -122,6 +122,30 @@ def test_the_error_for_an_unknown_profile_lists_the_names_and_suggests_one(profi
     assert "work, other" in caught.value.hint
 
 
+@pytest.mark.parametrize("has_file", [True, False])
+@pytest.mark.parametrize(
+    "name",
+    ["odps://i:k3y@p/?endpoint=h", "\nhttps://h/k3y", "LTAIk3y", " STS.k3y", "k3y" + "x" * 27],
+)
+def test_a_key_in_place_of_a_profile_name_is_not_shown(profiles, tmp_path, name, has_file):
+    environ = profiles("[a]\n") if has_file else nowhere(tmp_path)
+    for resolve in (
+        lambda: Profile.resolve(name, environ=environ),
+        lambda: Profile.resolve(environ=environ | {"ODPS_PROFILE": name}),
+        lambda: odps_nb.connect(name),
+        lambda: odps_nb.connect(source=name),
+    ):
+        with pytest.raises(ConfigError, match=r"the name of a profile|profile's name") as caught:
+            resolve()
+        assert "k3y" not in repr(caught.value)
+
+
+def test_a_file_of_odps_nb_profiles_that_does_not_exist_is_named(tmp_path):
+    with pytest.raises(ConfigError, match="are missing") as caught:
+        Profile.resolve(environ=nowhere(tmp_path))
+    assert "the file of ODPS_NB_PROFILES does not exist" in caught.value.hint
+
+
 def test_without_a_profile_file_the_error_names_the_path_of_the_file(tmp_path):
     with pytest.raises(ConfigError, match=r"none\.toml does not exist"):
         Profile.resolve("work", environ=nowhere(tmp_path))
@@ -151,6 +175,12 @@ def test_a_file_without_keys_may_be_readable_by_other_users(profiles):
     assert Profile.resolve("a", environ=env).endpoint == "http://h"
 
 
+def test_a_byte_order_mark_is_not_part_of_a_profile_file(profiles):
+    text = "\ufeff[a]\nendpoint = 'http://h'\nproject = 'p'\n"
+    profile = Profile.resolve("a", environ=profiles(text), access_id="i", access_key="k")
+    assert profile.project == "p"
+
+
 def test_a_misspelt_setting_in_the_file_is_named(profiles):
     with pytest.raises(ConfigError, match="unknown setting 'endpiont'") as caught:
         Profile.resolve("a", environ=profiles('[a]\nendpiont = "x"\n'))
@@ -163,11 +193,90 @@ def test_a_file_that_is_not_toml_is_refused_without_its_text(profiles):
     assert SECRET not in str(caught.value)
 
 
-@pytest.mark.parametrize("url", ["h/api", "ftp://h", "http://", "http://me:pw@h/api"])
+@pytest.mark.parametrize(
+    "url",
+    [
+        *(
+            "h/api",
+            "ftp://h",
+            "http://",
+            "http:///h",
+            "http://me:pw@h/api",
+            "http://:@h",
+            "http://@h",
+        ),
+        *(
+            "http://[::1",
+            "http://h]",
+            "http://[v1.pw]",
+            "http://https://h/api",
+            "http://{region}.h",
+        ),
+        *(
+            "http://h:x",
+            "http://h:-1",
+            "http://h:0",
+            "http://h:65536",
+            "http://h:",
+            "http://h:\u0665",
+        ),
+        *("http://h/a b", "http://h\tx", "http://h/api\nx", "http://h/\x00", "http://h\\api"),
+        *(
+            "http://h/api?",
+            "http://h/api#",
+            "http://*.h",
+            "http://h\u3002example",
+            "http://h\ud800",
+        ),
+    ],
+)
 def test_an_invalid_endpoint_is_refused(url):
-    with pytest.raises(ConfigError, match="endpoint must be an http") as caught:
-        Profile(endpoint=url, project="p", access_id="i", access_key="k")
-    assert "pw" not in str(caught.value)
+    for option in ("endpoint", "tunnel_endpoint"):
+        places = {"endpoint": "http://h/api", option: url}
+        with pytest.raises(ConfigError, match=f"^{option} must be an http") as caught:
+            Profile(**places, project="p", access_id="i", access_key="k")
+        assert "pw" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "url", ["HTTP://H/API", "http://[::1]:65535/api", "https://b\u00fccher.example:1/a/%20/api"]
+)
+def test_a_valid_endpoint_is_accepted(url):
+    profile = Profile(endpoint=f"{url}/", project="p", access_id="i", access_key="k")
+    assert profile.endpoint == url
+
+
+def test_the_endpoint_is_no_tunnel_endpoint():
+    with pytest.raises(ConfigError, match="tunnel_endpoint http://h/api ends with /api"):
+        Profile(**ENTRY, tunnel_endpoint="http://h/api/")
+
+
+ENTRY = {"endpoint": "http://h/api", "project": "p", "access_id": "i", "access_key": SECRET}
+TEXTS = ("endpoint", "tunnel_endpoint", "project", "schema", "quota", "region", "timezone")
+KEYS = ("access_id", "access_key", "sts_token", "bearer_token", "app_id", "app_key")
+
+
+@pytest.mark.parametrize("name", [*TEXTS, *KEYS])
+@pytest.mark.parametrize("value", [5, SECRET.encode(), [SECRET], f'"{SECRET}"', f" '{SECRET}' "])
+def test_a_setting_that_is_no_text_or_is_in_quotes_is_refused(tmp_path, name, value):
+    settings = {**ENTRY, name: value}
+    if name in ("sts_token", "bearer_token"):
+        settings = {**settings, "access_id": "STS.i"}
+    for create in (
+        lambda: Profile(**settings),
+        lambda: Profile.resolve(environ=nowhere(tmp_path), **settings),
+        lambda: Profile.from_options(settings),
+    ):
+        with pytest.raises(ConfigError, match=f"^{name} (is of type|begins and ends)") as caught:
+            create()
+        assert caught.value.hint
+        assert SECRET not in repr(caught.value)
+
+
+@pytest.mark.parametrize("entry", [None, "o", 5])
+def test_an_object_that_is_not_of_pyodps_is_refused(entry):
+    with pytest.raises(ConfigError, match="has no account of pyodps"):
+        Profile.from_pyodps(entry)
 
 
 def test_a_project_name_that_could_change_a_url_is_refused():
@@ -176,7 +285,7 @@ def test_a_project_name_that_could_change_a_url_is_refused():
 
 
 def test_an_unknown_api_version_is_refused(tmp_path):
-    for value in (4, "x"):
+    for value in (4, "x", "2.0", 2.7, [2], "\u0663"):
         with pytest.raises(ConfigError, match="api_version"):
             Profile.resolve(environ=ENV | nowhere(tmp_path), api_version=value)
 

@@ -85,6 +85,9 @@ def test_many_threads_share_one_renewal():
         ({}, "must return access_id"),
         ({"access_id": "me"}, "must return access_id"),
         ({"access_id": "me", "access_key": 5}, "not a string"),
+        ({"access_id": " ", "access_key": SECRET}, "must return access_id"),
+        ({"access_id": "me", "access_key": SECRET, "expiration": 2e12}, "not in seconds"),
+        ({"access_id": "me", "access_key": SECRET, "expiration": float("nan")}, "not in seconds"),
         ({"access_id": "me", "access_key": SECRET, "expiration": "soon"}, "not a time"),
         ({"access_id": "me", "access_key": SECRET, "expiration": 1}, "have already expired"),
         (
@@ -119,7 +122,8 @@ def program(code: str) -> str:
 
 
 def test_keys_can_come_from_a_program():
-    found = from_process(program('print(\'{"access_id": "me", "access_key": "k"}\')'))
+    text = '\ufeff{"access_id": "me", "access_key": "k"}\n'  # Windows' PowerShell adds the mark
+    found = from_process(program(f"import os; os.write(1, {text.encode()!r})"))
     assert found == {"access_id": "me", "access_key": "k"}
 
 
@@ -132,6 +136,7 @@ def test_keys_can_come_from_a_program():
         (program(f"import sys; print('{SECRET}', file=sys.stderr); sys.exit(3)"), "status 3"),
         (program(f"print('{SECRET}')"), "no JSON object"),
         (program(f"print('[\"{SECRET}\"]')"), "no JSON object"),
+        (program(f"print('[\"{SECRET}\",' + '[' * 10**5)"), "no JSON object"),
     ],
 )
 def test_a_failing_program_is_reported_without_its_output(command, why):

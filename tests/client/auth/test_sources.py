@@ -76,7 +76,7 @@ class Home:
     def pyodps(self, who: str, *, token: bool) -> None:
         account = {"accessKeyId": who, "accessKeySecret": f"key-of-{who}"}
         account |= {"securityToken": f"token-of-{who}"} if token else {}
-        path = self.private("sts.json", json.dumps(account))
+        path = self.private("sts.json", "\ufeff" + json.dumps(account))  # as PowerShell writes it
         self.environ(ODPS_STS_ACCOUNT_FILE=str(path))
 
     def config(self, who: str, *, token: bool) -> None:
@@ -333,6 +333,16 @@ def test_an_impossible_endpoint_is_refused_before_a_request(home, given, why, hi
     assert hint in caught.value.hint
 
 
+@pytest.mark.parametrize("variable", ["ODPS_REGION", "ODPS_REGION_NAME"])
+@pytest.mark.parametrize("region", ["cn-hangzou", "CN-HANGZHOU", "nowhere"])
+def test_an_unknown_region_of_a_source_is_the_reason_for_a_missing_endpoint(home, variable, region):
+    home.odps("me", token=False)
+    home.environ(**{variable: region})
+    with pytest.raises(ConfigError, match="endpoint is missing") as caught:
+        odps_nb.connect(project="p")
+    assert f"{variable} (no endpoint is known for this region" in caught.value.hint
+
+
 # -- ids and keys -----------------------------------------------------------------------------
 
 KEY = "abcdefGHIJKL0123456789mnopqrst"
@@ -361,6 +371,7 @@ MISPLACED = {
         "app_id": KEY[::-1],
         "app_key": "LTAI5tApplication001",
     },
+    "swapped in quotes": {"access_id": f'"{KEY}"', "access_key": '"LTAI5tExampleKeyId01"'},
     "an id as bearer token": {"bearer_token": "LTAI5tExampleKeyId01"},
 }
 

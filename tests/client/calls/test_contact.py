@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from odps_nb.access.service_checks import _fetch_project
 from odps_nb.client.auth.profile import Profile
 from odps_nb.client.blob.file import open_blob
 from odps_nb.client.blob.response import fetch_blob_head
@@ -40,8 +41,9 @@ from odps_nb.wire.calls import (
     WireRequest,
     WriteRows,
     encode_error_json,
+    encode_error_xml,
 )
-from odps_nb.wire.control import InstanceResult, SubmittedInstance, TaskResult
+from odps_nb.wire.control import InstanceResult, ListTables, SubmittedInstance, TaskResult
 from tests.support.sockets.blob_answers import reference
 from tests.support.sockets.control_peer import ControlService
 from tests.support.sockets.peers import Line, Peer, dropping, refused, silent
@@ -433,6 +435,63 @@ def test_no_error_shows_a_key_that_the_server_repeats(way, is_page):
     for secret in (ACCESS_ID, SECRET, TOKEN, "K3y%2F"):
         assert secret not in told
     assert "id Id5t…, key <hidden>, in a URL <hidden>, " in told
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        lambda storage: storage.control(ListTables(project="p")),
+        lambda storage: storage.call(SESSION),
+        lambda storage: storage.tunnel_endpoint,
+        _fetch_project,
+    ],
+)
+def test_an_error_quotes_the_start_of_another_document_without_keys(command):
+    body = f"Forbidden: {SECRET}".encode()
+    with Peer(script_of(body)) as peer, client(f"{peer.url}/api") as storage:
+        told = _shown(failed(lambda: command(storage)))
+    assert "Forbidden: <hidden>" in told
+    assert SECRET not in told
+
+
+@pytest.mark.parametrize("is_declared", [True, False])
+def test_an_error_document_with_a_success_status_is_an_error_of_the_service(is_declared):
+    body = encode_error_xml("NoPermission", "not allowed", "r")
+    body = body if is_declared else body[body.index(b"<Error") :]
+    with Peer(script_of(body)) as peer, client(f"{peer.url}/api") as storage:
+        for command in (
+            lambda: storage.control(ListTables(project="p")),
+            lambda: storage.tunnel_endpoint,
+            lambda: run_sql(storage, "select 1"),
+        ):
+            error = failed(command)
+            assert (type(error), error.message) == (AccessDeniedError, "not allowed")
+
+
+@pytest.mark.parametrize("status", [405, 408, 411, 413, 431, 451])
+def test_an_error_without_a_document_is_explained(status):
+    with Peer(script_of(b"", status)) as peer, client(f"{peer.url}/api") as storage:
+        assert (
+            "a proxy or another server may have responded"
+            in failed(lambda: storage.rest(TABLES)).hint
+        )
+
+
+@pytest.mark.parametrize(
+    "greeting", [b"SSH-2.0-x\r\n", b"220 mail\r\n", b"HTTP/2 200\r\n\r\n", b"\x15\x03\x01\x00\x02"]
+)
+def test_a_server_that_does_not_speak_http_is_named(greeting):
+    def script(line: Line) -> None:
+        line.request()
+        line.send(greeting)
+
+    with Peer(script) as peer, client(f"{peer.url}/api") as storage:
+        error = failed(lambda: storage.rest(TABLES))
+    assert "is not HTTP/1" in error.message
+    assert (
+        error.hint
+        == "check the port and the scheme (http or https) of the endpoint, and the proxies"
+    )
 
 
 def test_no_failed_query_shows_a_key():
