@@ -112,12 +112,15 @@ def visible(value: object, *, keep: str = "") -> str:
 
 
 def shown(value: object, limit: int = 80) -> str:
-    """Return the start of ``repr(value)``, or its type if the repr raises; for error messages."""
+    """Return the start of ``repr(value)``, or its type if the repr raises; for error messages.
+
+    Only the first line, because the repr of a table or a data frame has many.
+    """
     try:
-        text = visible(repr(value))
+        text, _, rest = visible(repr(value)).partition("\n")
     except Exception:  # noqa: BLE001  of the caller's class
         return f"a {type(value).__name__}"
-    return text if len(text) <= limit else text[: limit - 1] + "…"
+    return text[: limit - 1] + "…" if rest or len(text) > limit else text
 
 
 def _escaped(sign: str) -> str:

@@ -239,7 +239,7 @@ class TableName:
                 return cls(project=project, schema=schema, table=table)
         raise ArgumentError(
             f"{shown(text)} is not a table name",
-            hint="write table, project.table or project.schema.table",
+            hint="pass the name as text: table, project.table or project.schema.table",
         )
 
     def __str__(self) -> str:

@@ -17,9 +17,8 @@ from odps_nb.access.checks import is_missing
 from odps_nb.access.displayed import Displayed
 from odps_nb.access.saving import Folder, file_name_for, save_stream
 from odps_nb.errors import ArgumentError, ConversionError, OdpsNbError
-from odps_nb.explained import explained, explained_init
-from odps_nb.formats.kind import UNKNOWN
 from odps_nb.explained import expanded, explained, explained_init
+from odps_nb.formats.kind import UNKNOWN
 from odps_nb.formats.registry import sniff
 from odps_nb.terms import BlobReference, format_bytes, shorten
 

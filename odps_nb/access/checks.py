@@ -6,7 +6,7 @@ import datetime
 import importlib
 import operator
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, SupportsIndex
 
 from odps_nb.errors import ArgumentError, MissingDependencyError, NotFoundError, shown
@@ -84,6 +84,19 @@ def check_count(name: str, value: SupportsIndex | None, *, at_least: int = 1) ->
             hint=f"pass e.g. {name}=5, or omit it",
         )
     return count
+
+
+def iterator_of(value: object) -> Iterator[Any] | None:
+    """Return an iterator over a collection; ``None`` for any other object.
+
+    The latter include an array without dimensions and a Spark column, whose ``__iter__`` raises.
+    """
+    if not isinstance(value, Iterable):
+        return None
+    try:
+        return iter(value)
+    except TypeError:
+        return None
 
 
 def check_partition(spec: PartitionSpec, schema: TableSchema, table: TableName) -> PartitionSpec:

@@ -21,6 +21,7 @@ from odps_nb.access.checks import (
     PartitionLike,
     char_keys,
     check_partition,
+    iterator_of,
     named_partition,
 )
 from odps_nb.errors import ArgumentError, NotFoundError
@@ -73,10 +74,8 @@ def parse_choices(
     if partitions is None:
         return ()
     single = isinstance(partitions, (str, bytes, Mapping, PartitionSpec, PartitionRange))
-    many: Iterable[Any] = partitions  # type: ignore[assignment]  # `_parsed` checks each item
-    if single or not isinstance(partitions, Iterable) or getattr(partitions, "ndim", 1) == 0:
-        many = (partitions,)
-    choices = tuple(_parsed(choice) for choice in many)
+    many = None if single else iterator_of(partitions)
+    choices = tuple(map(_parsed, (partitions,) if many is None else many))
     if not choices or any(
         isinstance(choice, PartitionSpec) and not choice.items for choice in choices
     ):

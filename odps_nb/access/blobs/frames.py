@@ -24,7 +24,7 @@ from odps_nb.access.blobs.many import (
     stream_blobs,
 )
 from odps_nb.access.blobs.paths import BlobPath, find_blob_path, walk_blobs
-from odps_nb.access.checks import check_count, is_missing
+from odps_nb.access.checks import check_count, is_missing, iterator_of
 from odps_nb.access.progress import listener_of
 from odps_nb.client.calls.progress import Phase, Progress, ProgressTracker
 from odps_nb.errors import ArgumentError, NotFoundError, OdpsNbError, visible
@@ -228,7 +228,7 @@ def column_of_values(
     connection: Connection, values: Iterable[Any], limit: int | None
 ) -> BlobColumn:
     """Return the blobs for a list or a column of references; see `Connection.blobs`."""
-    if not isinstance(values, Iterable) or getattr(values, "ndim", 1) == 0:
+    if iterator_of(values) is None:
         raise ArgumentError(
             f"references is of type {type(values).__name__}; it must be a list of blob references",
             argument="references",

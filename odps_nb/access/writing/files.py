@@ -20,7 +20,7 @@ from odps_nb.access.writing.sources import (
     Chunk,
     Target,
     WriteInput,
-    require_partition_columns,
+    require_columns,
 )
 from odps_nb.client.catalog import table_exists
 from odps_nb.client.sql.definitions import create_table
@@ -102,7 +102,7 @@ def _check_columns(target: Target, table: TableName) -> None:
             target_type="blob",
             hint=f"write to a new table, or create one with the columns: {FILE_COLUMNS}",
         )
-    require_partition_columns(FIELDS.names, target)
+    require_columns(FIELDS.names, target)
     match_columns(
         pa.schema([field for field in FIELDS if target.plain.find(field.name)]), target.plain
     )

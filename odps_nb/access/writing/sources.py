@@ -149,23 +149,22 @@ def _require_columns(table: Any, target: Target) -> None:
     columns = list(table.columns if is_pandas(table) else table.schema.names)
     names = [str(name) for name in columns]
     refuse_repeated_names(names)
-    present = {name.casefold() for name in names}
     fixed = {key.casefold() for key, _ in target.fixed}
     free = [
         column for column in columns if isinstance(column, str) and column.casefold() not in fixed
     ]
     refuse_unknown(free, target.columns, lambda name: type_of_column(table, name))
-    if not present - fixed:
+    require_columns(names, target)
+
+
+def require_columns(names: Iterable[str], target: Target) -> None:
+    """Raise if the data has no columns to write, or lacks a partition column or ``flag``."""
+    present = {name.casefold() for name in names}
+    if not present - {key.casefold() for key, _ in target.fixed}:
         raise ConversionError(
             "the data has no columns to write",
             hint=f"add columns of the table: {', '.join(target.columns.names[:20])}",
         )
-    require_partition_columns(names, target)
-
-
-def require_partition_columns(names: Iterable[str], target: Target) -> None:
-    """Raise if the data lacks the ``flag`` column, or a partition column that is not fixed."""
-    present = {name.casefold() for name in names}
     if target.flag is not None and target.flag.casefold() not in present:
         raise ArgumentError(
             f"the data has no column {target.flag!r}, which was passed as deleted=",

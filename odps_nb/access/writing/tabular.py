@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from odps_nb.access.checks import iterator_of
 from odps_nb.convert.foreign import evaluated, exported, is_from
 from odps_nb.convert.row_names import Names
 from odps_nb.errors import ArgumentError, ConversionError
@@ -23,7 +24,7 @@ CHUNK_BYTES = 16 * 2**20
 
 def is_spark(data: Any) -> bool:
     """Return whether this is a Spark DataFrame, without importing Spark."""
-    return is_from(data, "pyspark") and hasattr(data, "sparkSession")
+    return is_from(data, "pyspark") and hasattr(type(data), "sparkSession")  # not a Column
 
 
 def is_pandas(data: Any) -> bool:
@@ -41,8 +42,8 @@ def as_tables(data: Any, names: Names, *, index: bool | None = None) -> Any:
 
         return with_index(data, names, index=index)
     no_rows = (str, bytes, bytearray, Mapping, np.ndarray)
-    special = is_spark(data) or _is_lazy(data) or _has_arrow(data)
-    if isinstance(data, Iterable) and not isinstance(data, no_rows) and not special:
+    special = is_spark(data) or _is_lazy(data) or _has_arrow(data) or isinstance(data, no_rows)
+    if not special and iterator_of(data) is not None:
         return _of_items(data, names, index=index)
     refuse_index(data, index=index)
     if is_spark(data):

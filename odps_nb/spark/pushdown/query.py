@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakSet
 
 from odps_nb.access.binding.text import bind
-from odps_nb.access.checks import check_text
+from odps_nb.access.checks import check_count, check_text
 from odps_nb.access.progress import listener_of
 from odps_nb.client.auth.profile import Profile
 from odps_nb.client.calls.cancel import CancelToken
@@ -32,6 +32,7 @@ from odps_nb.spark.pushdown.evaluation import Fixed, choose_partitions
 from odps_nb.spark.pushdown.parse import ParsedQuery, Reference, fill, parse_query, refuse_versions
 from odps_nb.spark.pushdown.plan import TableRead, plan_reads
 from odps_nb.spark.reading.casting import in_zone
+from odps_nb.spark.reading.dataframe import limited
 from odps_nb.spark.tasks.credentials import profile_of
 from odps_nb.spark.versions import pyspark_version, to_arrow
 from odps_nb.terms import TableName, TimeUnit, query_title
@@ -147,6 +148,7 @@ def explain_sql(
     if spark is not None:
         check_session(spark)
     check_text("query", query)
+    check_count("limit", limit, at_least=0)
     parsed = parse_query(
         query if params is None else bind(query, params, source="params has no", target="spark")
     )
@@ -217,7 +219,7 @@ class SparkQuery:
             text = fill(self._query, {ref: key for ref, (key, _) in frames.items()})
         with query_errors(self.reads), without_pandas_notice(), without_query_log():
             result = spark.sql(text, **placeholders)
-        return result if self.limit is None else result.limit(self.limit)
+        return result if self.limit is None else limited(result, self.limit)
 
     def to_arrow(self, *, progress: Progress = None) -> pa.Table:
         """Run the query and return its rows; raises `CancelledError` after `cancel`."""

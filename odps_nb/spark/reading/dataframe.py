@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from odps_nb.access.checks import PartitionLike
 from odps_nb.client.calls.progress import Progress
+from odps_nb.errors import ArgumentError
 from odps_nb.explained import explained
 from odps_nb.spark.launch._quiet import without_pandas_notice
 from odps_nb.spark.launch.connect import check_session
@@ -145,6 +146,7 @@ def read(
         return with_known_count(frame, session)
 
 
+_MAX_LIMIT = 2**31 - 1
 _SESSION = "pass a session, e.g. odps_nb.spark.session()"
 
 
@@ -206,5 +208,16 @@ def session_dataframe(
         numbers = split_rows(spark, count, planned_size(session))
         frame = map_in_arrow(numbers, read_splits, schema, name=read_name(session, plan))
     if session.limit is not None and session.row_count is None:
-        frame = frame.limit(session.limit)  # the splits may contain more rows than the limit
+        frame = limited(frame, session.limit)  # the splits may contain more rows than the limit
     return frame
+
+
+def limited(df: DataFrame, limit: int) -> DataFrame:
+    """Return the first rows of a DataFrame; raise for a limit that Spark cannot express."""
+    if limit > _MAX_LIMIT:
+        raise ArgumentError(
+            f"limit is {limit}; Spark accepts at most {_MAX_LIMIT}",
+            argument="limit",
+            hint="omit it to read all rows",
+        )
+    return df.limit(limit)

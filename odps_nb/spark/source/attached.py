@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
+from odps_nb.access.checks import iterator_of
 from odps_nb.client.auth.profile import Profile
 from odps_nb.client.calls.progress import Progress
 from odps_nb.errors import ArgumentError, ConfigError
@@ -94,8 +95,9 @@ def attach(
     hide_keys(spark)
     _check_catalog(spark)
     profile = profile_of(odps)
-    requested = [tables] if isinstance(tables, (str, TableName)) else list(tables)
-    names = _by_entry([profile.table(table) for table in requested], database)
+    requested = None if isinstance(tables, (str, TableName)) else iterator_of(tables)
+    many: Iterable[Any] = (tables,) if requested is None else requested
+    names = _by_entry([profile.table(table) for table in many], database)
     with StorageClient(profile) as storage:
         schemas = {entry: fetch_table(storage, name).schema for entry, name in names.items()}
     counter = source_counter(spark, progress)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
@@ -70,6 +71,7 @@ _CHECKPOINT = "checkpointlocation"  # a Spark option, which Spark passes to the 
 _STREAM_WRITE = _APPEND | {_CHECKPOINT}
 #: Spark's catalog repeats each option of ``CREATE TABLE … USING odps`` with this prefix.
 _CATALOG_PREFIX = "option."
+_WHOLE = re.compile(r"-?[0-9]{1,18}")  # `int` also accepts 1_0 and digits of other scripts
 
 
 def _checked(options: Mapping[str, str], known: frozenset[str], verb: str) -> dict[str, str]:
@@ -124,10 +126,10 @@ def _number(given: Mapping[str, str], name: str, *, at_least: int | None = None)
     text = given.get(name)
     if text is None:
         return None
-    try:
-        number = int(text)
-    except ValueError:
-        raise ConfigError(f"{name} is {text!r}; it must be a whole number", option=name) from None
+    if not _WHOLE.fullmatch(text.strip()):
+        problem = f"{name} is {text!r}; it must be a whole number below 10**18"
+        raise ConfigError(problem, option=name, hint=f'pass e.g. .option("{name}", 5), or omit it')
+    number = int(text)
     if at_least is not None and number < at_least:
         raise ConfigError(f"{name} is {number}; it must be at least {at_least}", option=name)
     return number
@@ -230,7 +232,7 @@ class WriteSettings:
             partitioned_by=given.get("partitioned_by"),
             partition=PartitionSpec.of(given.get("partition")),
             overwrite=_overwrite(given.get("overwrite")),
-            max_partitions=_number(given, "max_partitions") or MAX_PARTITIONS,
+            max_partitions=_number(given, "max_partitions", at_least=1) or MAX_PARTITIONS,
             compression=Compression.of(given.get("compression")),
         )
 
@@ -244,6 +246,13 @@ class WriteSettings:
         from odps_nb.spark.writing.dataframe import write_target
         from odps_nb.spark.writing.task import WriteTask
 
+        if self.overwrite and not overwrite:
+            raise ConfigError(
+                f"overwrite is {self.overwrite!r}, but this write adds rows",
+                option="overwrite",
+                hint="use mode overwrite (for a stream: output mode complete) to replace rows, or "
+                "omit this option to add them",
+            )
         what: Overwrite = overwrite and (self.overwrite or True)
         target, replaces = write_target(storage, self.table, self.partition, what)
         check_frame(schema, target)

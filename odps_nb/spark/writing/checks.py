@@ -18,7 +18,7 @@ from odps_nb.access.writing.columns import (
     typed_columns,
     with_types,
 )
-from odps_nb.access.writing.sources import Target, require_partition_columns
+from odps_nb.access.writing.sources import Target, require_columns
 from odps_nb.client.catalog import fetch_table, table_exists
 from odps_nb.client.sql.definitions import create_table
 from odps_nb.convert.arrow_schema import match_columns
@@ -65,9 +65,9 @@ def check_frame(frame: spark.StructType, target: Target) -> None:
             raise _not_sent(field, "use odps_nb.spark.write, which sends months as numbers")
         try:
             arrow_schema(spark.StructType([field]))
-        except ValueError:  # a list without nulls of the null type, such as `array()`
+        except (TypeError, ValueError):  # INTERVAL, or a list of the null type, such as `array()`
             raise _not_sent(field, "cast the column to the type of the table's column") from None
-    require_partition_columns(kinds, target)
+    require_columns(kinds, target)
     match_columns(
         arrow_schema(offered),
         TableSchema(

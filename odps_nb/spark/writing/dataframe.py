@@ -14,7 +14,13 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from odps_nb.access.checks import Overwrite, PartitionLike, check_overwrite, check_partition
+from odps_nb.access.checks import (
+    Overwrite,
+    PartitionLike,
+    check_count,
+    check_overwrite,
+    check_partition,
+)
 from odps_nb.access.progress import listener_of
 from odps_nb.access.receipt import Receipt
 from odps_nb.access.writing.columns import ColumnsLike
@@ -135,6 +141,7 @@ def write(
     >>> odps.drop_table("doc_spark_write")
     """
     check_dataframe(df)
+    check_count("max_partitions", max_partitions)
     require_create(create, partitioned_by=partitioned_by, types=types)
     made: NewTable | None = None
     spec = PartitionSpec.of(partition)

@@ -8,11 +8,12 @@ from inspect import signature
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyspark.sql import functions as F
 
 import odps_nb.spark
 from odps_nb.access.reading.planning import ReadOptions
 from odps_nb.access.table import Table
-from odps_nb.errors import ArgumentError
+from odps_nb.errors import ArgumentError, ConversionError
 from odps_nb.spark.source.options import ReadSettings
 
 if TYPE_CHECKING:
@@ -36,6 +37,10 @@ WRONG: dict[str, tuple[str, Call]] = {
     ),
     "a connection for a query": ("query", lambda s, c: odps_nb.spark.sql(s, "select 1", c)),
     "a connection for a DataFrame": ("df", lambda s, c: odps_nb.spark.write(c, s.range(1), "t")),
+    "a column for a DataFrame": (
+        "df",
+        lambda s, c: odps_nb.spark.write(s.range(1).id, c, "t"),  # type: ignore[arg-type]
+    ),
     "a connection for a DataFrame with blobs": (
         "df",
         lambda s, c: odps_nb.spark.with_blobs(c, s.range(1), "content"),
@@ -74,3 +79,58 @@ def test_an_argument_of_a_wrong_type_is_named(
     with pytest.raises(ArgumentError, match=f"^{argument} is of type ") as caught:
         call(spark, odps)
     assert caught.value.argument == argument
+
+
+DAY = "ds=2024-01-01"
+REFUSED: dict[str, tuple[str, Call]] = {
+    "a condition for a partition": (
+        "a value of type Column is not a partition",
+        lambda s, c: odps_nb.spark.read(s, c, "orders", partitions=F.col("ds") == "2024-01-01"),
+    ),
+    "a column for references": (
+        "references is of type Column",
+        lambda s, c: c.blobs(s.range(1).id),
+    ),
+    "a column for rows": (
+        "a Column cannot be written",
+        lambda s, c: c.table("orders").write(s.range(1).id, partition=DAY),
+    ),
+    "a table for a name": (
+        "Table local.orders… is not a table name",
+        lambda s, c: (table := c.table("orders")).schema and odps_nb.spark.read(s, c, table),
+    ),
+    "a table to attach": (
+        "Table local.orders…? is not a table name",
+        lambda s, c: odps_nb.spark.attach(s, c, c.table("orders")),
+    ),
+    "a number to attach": (
+        "5 is not a table name",
+        lambda s, c: odps_nb.spark.attach(s, c, 5),  # type: ignore[arg-type]
+    ),
+    "a negative limit of a query without tables": (
+        "limit is -1; it must be at least 0",
+        lambda s, c: odps_nb.spark.sql(s, c, "select 1", limit=-1),
+    ),
+    "a long limit of a query": (
+        "limit is 2147483648; Spark accepts at most 2147483647",
+        lambda s, c: odps_nb.spark.sql(s, c, "select 1", limit=2**31),
+    ),
+    "a long limit of a read with a condition": (
+        "limit is 2147483648; Spark accepts at most 2147483647",
+        lambda s, c: odps_nb.spark.read(s, c, "orders", where="quantity > 9", limit=2**31),
+    ),
+    "no partitions to write": (
+        "max_partitions is 0; it must be at least 1",
+        lambda s, c: odps_nb.spark.write(s.range(1), c, "orders", max_partitions=0),
+    ),
+}
+
+
+@pytest.mark.parametrize(("told", "call"), REFUSED.values(), ids=REFUSED)
+def test_an_unsuitable_argument_raises_an_error_of_one_line(
+    spark: SparkSession, odps: Connection, told: str, call: Call
+) -> None:
+    with pytest.raises((ArgumentError, ConversionError), match=told) as caught:
+        call(spark, odps)
+    assert "\n" not in caught.value.message
+    assert caught.value.hint

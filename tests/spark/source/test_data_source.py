@@ -258,6 +258,8 @@ def test_client_options_can_be_passed_with_keys_or_a_profile(
         ({}, "no table"),
         ({"table": "t", "retries": "-1"}, "retries is -1"),
         ({"table": "t", "limit": "many"}, "must be a whole number"),
+        ({"table": "t", "limit": "1_0"}, "must be a whole number"),
+        ({"table": "t", "splits": "9" * 19}, r"whole number below 10\*\*18"),
         ({"table": "t", "limit": "1", "where": "a = 1"}, "cannot be combined"),
         ({"table": "t", "partition": "ds=1"}, "did you mean 'partitions'"),
         ({"table": "t", "option.table": "t", "provider": "odps"}, "drops its options"),
@@ -267,6 +269,12 @@ def test_client_options_can_be_passed_with_keys_or_a_profile(
 def test_invalid_options_are_refused(profile: Profile, given: dict[str, str], told: str) -> None:
     with pytest.raises(ConfigError, match=told):
         ReadSettings.of({**profile.as_options(), **given})
+
+
+@pytest.mark.parametrize("most", ["0", "-1"])
+def test_a_write_must_allow_at_least_one_partition(profile: Profile, most: str) -> None:
+    with pytest.raises(ConfigError, match=f"max_partitions is {most}; it must be at least 1"):
+        WriteSettings.of({**profile.as_options(), "table": "t", "max_partitions": most})
 
 
 def test_the_error_for_an_unknown_profile_names_it_without_settings() -> None:

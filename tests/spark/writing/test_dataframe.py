@@ -138,6 +138,10 @@ def test_all_columns_that_do_not_fit_are_named_before_a_job_starts(
         odps_nb.spark.write(frame, odps, name)
     for part in ("id (string → bigint)", "amount (", "at ("):
         assert part in str(caught.value)
+    with pytest.raises(ConversionError, match="no columns to write"):
+        odps_nb.spark.write(spark.range(2).select(), odps, name)
+    with pytest.raises(ConversionError, match="cannot send interval"):
+        odps_nb.spark.write(spark.sql("select make_interval(1) id"), odps, name)
     with pytest.raises(ConversionError, match="no column 'nope'"):
         odps_nb.spark.write(spark.range(1).selectExpr("id", "1 nope"), odps, name)
     with pytest.raises(NotFoundError):

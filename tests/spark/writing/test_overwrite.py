@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import odps_nb.spark
-from odps_nb.errors import ArgumentError
+from odps_nb.errors import ArgumentError, ConfigError
 from odps_nb.spark.tasks.errors import from_spark
 
 if TYPE_CHECKING:
@@ -177,6 +177,18 @@ def test_an_unknown_value_of_overwrite_is_refused(
     for word in (wrong, "all"):
         with pytest.raises(ArgumentError, match="overwrite is"):
             days.open_write(overwrite=word)
+    assert stored_rows(days) == BEFORE
+
+
+@pytest.mark.parametrize("what", ["partitions", "all"])
+def test_the_option_overwrite_is_refused_in_mode_append(
+    spark: SparkSession, odps: Connection, days: Table, what: str
+) -> None:
+    odps_nb.spark.register(spark, odps, progress=False)
+    frame = spark.sql("select 9L id, 'a' ds, 1L hour")
+    with pytest.raises(Exception, match="but this write adds rows") as caught:
+        frame.write.format("odps").mode("append").option("overwrite", what).save(str(days.name))
+    assert isinstance(from_spark(caught.value), ConfigError)
     assert stored_rows(days) == BEFORE
 
 
