@@ -162,7 +162,8 @@ def _with_all_digits(
     ]
     if not large:
         return rows
-    texts = read({rows.column_names[at]: pa.string() for at in large})
+    names = rows.column_names
+    texts = read({names[at]: pa.string() for at in large})
     for at in large:
         if pc.all(pc.match_substring_regex(texts.column(at), r"^\s*[+-]?\d+\s*$")).as_py():
             rows = rows.set_column(at, texts.field(at), texts.column(at))

@@ -144,9 +144,10 @@ class Ingest:
         for column, index in zip(self._dynamic, matches[count:], strict=True):
             if index is None or column.type.code not in TEXT:
                 continue
-            if pa.types.is_integer(batch.schema.types[index]):
+            field = batch.schema.field(index)
+            if pa.types.is_integer(field.type):
                 values = batch.column(index).cast(pa.string())
-                batch = batch.set_column(index, batch.schema.names[index], values)
+                batch = batch.set_column(index, field.name, values)
         return batch
 
     def _check_nulls(self, batch: pa.RecordBatch) -> None:

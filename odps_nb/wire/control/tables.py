@@ -299,8 +299,8 @@ class TablePage:
         tables = []
         for name in self.names:
             parts = [element("Name", name), element("Owner", self.owners.get(name, ""))]
-            parts += [element("Type", self.types[name])] if name in self.types else []
-            parts += [element("Comment", self.comments[name])] if name in self.comments else []
+            for label, texts in (("Type", self.types), ("Comment", self.comments)):
+                parts += [element(label, texts[name])] if name in texts else []
             tables.append(element("Table", parts))
         return _encode_page("Tables", tables, self.marker, most)
 
