@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import time
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -145,15 +144,14 @@ def test_a_table_of_another_user_is_not_changed(profile: Profile) -> None:
 
 
 def test_a_key_without_permissions_gives_the_verdict_cannot_tell(profile: Profile) -> None:
-    stranger = Profile(
-        endpoint=profile.endpoint,
-        tunnel_endpoint=profile.tunnel_endpoint or profile.endpoint,
-        project=profile.project,
-        access_id=profile.access_id,
-        access_key="wrong",
-    )
     with StorageClient(profile) as storage:
-        stranger = replace(stranger, tunnel_endpoint=storage.tunnel_endpoint)
+        stranger = Profile(
+            endpoint=profile.endpoint,
+            tunnel_endpoint=storage.tunnel_endpoint,
+            project=profile.project,
+            access_id=profile.access_id,
+            access_key="wrong",
+        )
     with Prober(stranger, table=named(profile, SAMPLE)) as prober:
         (found,) = prober.ask(choose(["session-expiry"]))
     assert found.verdict.startswith("cannot tell: the account lacks permission (40")
