@@ -65,25 +65,49 @@ def test_a_column_that_is_requested_twice_is_refused(entry: ODPS) -> None:
     ("column", "value"),
     [
         ("date", pa.array([2932897], pa.int32()).cast(pa.date32())),
-        ("date", pa.array([-719163], pa.int32()).cast(pa.date32())),
+        ("date", pa.array([-719529], pa.int32()).cast(pa.date32())),
         ("datetime", pa.array([253402300800000], pa.timestamp("ms"))),
         ("array<date>", pa.array([[2932897]], pa.list_(pa.int32())).cast(pa.list_(pa.date32()))),
     ],
 )
-def test_a_time_outside_the_years_1_to_9999_is_not_stored(
+def test_a_time_outside_the_years_0_to_9999_is_not_stored(
     entry: ODPS, column: str, value: pa.Array
 ) -> None:
     table = entry.create_table(f"y{time.time_ns()}", f"v {column}")
     session = TableTunnel(entry).create_upload_session(table)
     with (
-        pytest.raises(ODPSError, match="before the year 1 or after the year 9999"),
+        pytest.raises(ODPSError, match="before the year [01] or after the year 9999"),
         session.open_arrow_writer(0) as writer,
     ):
         writer.write(pa.record_batch([value], names=["v"]))
     assert session.get_block_list() == []
 
 
-@pytest.mark.parametrize("limit", ["-1", "x"])
+@pytest.mark.parametrize("tunnel", [False, True])
+def test_times_of_the_year_0_are_stored_and_returned(entry: ODPS, tunnel: bool) -> None:
+    """A live test of the stock client writes such a time (`test_antique_datetime`)."""
+    table = entry.create_table(f"y{time.time_ns()}", "t datetime, d date")
+    entry.execute_sql(
+        f"insert into {table.name} values (cast('0000-01-01 00:00:00' as datetime), "
+        "cast('0000-01-01' as date))"
+    )
+    instance = entry.execute_sql(f"select * from {table.name}")
+    if tunnel:
+        with instance.open_reader(tunnel=True, arrow=True) as reader:
+            (batch,) = reader
+        assert batch.column(1).cast(pa.int32()).to_pylist() == [-719528]
+    else:
+        with instance.open_reader(tunnel=False) as reader:
+            assert reader.raw == '"t","d"\n"0000-01-01 00:00:00","0000-01-01"\n'
+
+
+def test_a_preview_has_no_limit_or_a_valid_one(entry: ODPS) -> None:
+    table = entry.create_table(f"p{time.time_ns()}", "a bigint")
+    entry.write_table(table, [[1], [2]])
+    assert TableTunnel(entry).open_preview_reader(table, limit=None).read().num_rows == 2
+
+
+@pytest.mark.parametrize("limit", ["-2", "x"])
 def test_a_preview_with_an_invalid_limit_is_refused(entry: ODPS, limit: str) -> None:
     table = entry.create_table(f"p{time.time_ns()}", "a bigint")
     with pytest.raises(ODPSError, match=f"limit is '{limit}'; it must be a number"):

@@ -73,6 +73,8 @@ def check_casts(query: Any, types: Types) -> None:
     for node in query.find_all(exp.Cast):
         names = types.name(node.this), type_name(node.to)
         families = {family for family in map(_FAMILIES.get, names) if family is not None}
+        if _is_unixtime(*names):
+            continue
         if len(families) == 2 and families not in _RELATED:
             source, target = (_SPELLED.get(name, name) for name in names)
             raise errors.semantic(
@@ -82,6 +84,11 @@ def check_casts(query: Any, types: Types) -> None:
                 if families == {"number", "time"}
                 else "cast only between related types",
             )
+
+
+def _is_unixtime(source: str, target: str) -> bool:
+    """Whether a cast reads seconds since 1970 (pyodps, live test of SQLAlchemy)."""
+    return source in _WHOLE and target == "TIMESTAMP"
 
 
 def convert(query: Any, types: Types, *, exact_values: bool = False) -> None:
@@ -226,6 +233,8 @@ def _cast(node: Any, types: Types) -> None:
         node.set("to", exp.DataType.build("DECIMAL(38, 18)"))
     elif target.is_type("datetime"):
         node.set("to", exp.DataType(this=exp.DataType.Type.TIMESTAMP_MS))
+    elif _is_unixtime(source, type_name(target)):
+        function = "mc_from_unixtime"
     elif type_name(target) in _WHOLE and source in (*_REALS, *_TEXTS):
         function = "mc_cut" if source in _REALS else "mc_whole"
     elif source in _TEXTS and type_name(target) in (*_REALS, "DATE"):

@@ -100,26 +100,33 @@ def in_units(array: pa.Array, target: pa.DataType) -> pa.Array:
         raise errors.time_overflow() from None
 
 
-_DAYS = (dt.date(1, 1, 1), dt.date.max)
-_TIMES = (dt.datetime(1, 1, 1), dt.datetime.max)
+_YEAR_0, _YEAR_1 = -719528, -719162  # days since 1970
 
 
-def check_years(array: pa.Array, what: str) -> None:
-    """Raise 400 for a time, also in nested values, before the year 1 or after the year 9999."""
+def check_years(array: pa.Array, what: str, first_day: int = _YEAR_0) -> None:
+    """Raise 400 for a time before the year 0 or after the year 9999.
+
+    MaxCompute stores the year 0 (pyodps, `test_antique_datetime`). Nested times begin with the
+    year 1, because Python formats them.
+    """
     kind = array.type
     if pa.types.is_nested(kind):
         children = [array.keys, array.items] if pa.types.is_map(kind) else array.flatten()
         for child in children if isinstance(children, list) else [children]:
-            check_years(child, what)
+            check_years(child, what, _YEAR_1)
         return
     is_date = pa.types.is_date32(kind)
     if not is_date and (not pa.types.is_timestamp(kind) or kind.unit == "ns"):
         return  # nanoseconds cannot represent such years
     numbers = array.view(pa.int32() if is_date else pa.int64())
-    first, last = (pa.scalar(bound, kind).value for bound in (_DAYS if is_date else _TIMES))
+    last = pa.scalar(dt.date.max if is_date else dt.datetime.max, kind).value
+    day = 1 if is_date else pa.scalar(dt.timedelta(1), pa.duration(kind.unit)).value
     found = pc.min_max(numbers)
-    if found["min"].is_valid and not first <= found["min"].as_py() <= found["max"].as_py() <= last:
-        message = f"ODPS-0121095: {what} has a time before the year 1 or after the year 9999"
+    if not found["min"].is_valid:
+        return
+    if found["min"].as_py() < first_day * day or found["max"].as_py() > last:
+        year = int(first_day == _YEAR_1)
+        message = f"ODPS-0121095: {what} has a time before the year {year} or after the year 9999"
         raise errors.invalid(errors.with_advice(message, "exclude such times"))
 
 
