@@ -76,7 +76,7 @@ def test_a_time_outside_the_years_0_to_9999_is_not_stored(
     table = entry.create_table(f"y{time.time_ns()}", f"v {column}")
     session = TableTunnel(entry).create_upload_session(table)
     with (
-        pytest.raises(ODPSError, match="before the year [01] or after the year 9999"),
+        pytest.raises(ODPSError, match=r"before the year [01] or after the year 9999"),
         session.open_arrow_writer(0) as writer,
     ):
         writer.write(pa.record_batch([value], names=["v"]))
