@@ -12,6 +12,7 @@ from __future__ import annotations
 import configparser
 import os
 import shutil
+import tempfile
 from pathlib import Path
 
 import odps
@@ -51,9 +52,13 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def ends(place: Path) -> dict[str, str]:
     """The result of each of these tests: ``passed``, or why it did not pass."""
     env = {"PYTHONPATH": f"{place}{os.pathsep}{os.environ['PYTHONPATH']}", "TZ": "UTC"}
-    with start(samples=False) as plain, start(samples=False, options=("--schemas",)) as schemas:
+    with (
+        tempfile.TemporaryDirectory() as leftovers,  # a test of resources leaves a folder
+        start(samples=False) as plain,
+        start(samples=False, options=("--schemas",)) as schemas,
+    ):
         write_config(place / "odps" / "tests" / "test.conf", plain, schemas)
-        return PYODPS.run(place, env)
+        return PYODPS.run(place, {**env, "TMPDIR": leftovers})
 
 
 def write_config(path: Path, plain: LocalService, with_schemas: LocalService) -> None:
