@@ -61,8 +61,7 @@ def explains_arguments(function: Callable[P, R]) -> Callable[P, R]:
         if isinstance(source, str) and NO_NAME.fullmatch(source):
             del args, kwargs, source
             raise ConfigError(
-                "the first argument of connect is the name of a profile, not an id or a key, "
-                "nor a URL",
+                "the first argument of connect is the name of a profile, not an id, a key or a URL",
                 option="source",
                 hint=_BY_NAME,
             )

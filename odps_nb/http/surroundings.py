@@ -98,5 +98,5 @@ def _is_address(proxy: Secret) -> bool:
         parts = parse_url(proxy)
     except LocationParseError:  # the exception's message may contain a password
         return False
-    is_cut = "@" in f"{parts.path}{parts.query}{parts.fragment}"  # by a sign in the password
+    is_cut = "@" in f"{parts.path}{parts.query}{parts.fragment}"  # by a character of the password
     return bool(parts.host) and parts.scheme in ("http", "https") and not is_cut

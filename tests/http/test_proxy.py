@@ -53,14 +53,6 @@ def far(request, trusted):
     return request.param, lambda script: Peer(script, tls=tls)
 
 
-def has_ipv6() -> bool:
-    try:
-        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
-    except OSError:
-        return False
-    return True
-
-
 def refuse_once(listener: socket.socket) -> None:
     listener.settimeout(10)
     connection, _ = listener.accept()
@@ -208,10 +200,10 @@ def test_a_proxy_that_does_not_speak_http_is_named_as_the_proxy(transport, throu
     assert caught.value.hint.startswith("check HTTP_PROXY")
 
 
-@pytest.mark.skipif(not has_ipv6(), reason="this machine has no IPv6 loopback address")
 def test_a_proxy_at_an_ipv6_address_is_reached(transport, monkeypatch):
-    with socket.create_server(("::1", 0), family=socket.AF_INET6) as listener:
-        monkeypatch.setenv("HTTPS_PROXY", f"http://[::1]:{listener.getsockname()[1]}")
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        monkeypatch.setenv("HTTPS_PROXY", f"http://[::ffff:127.0.0.1]:{port}")
         thread = threading.Thread(target=refuse_once, args=(listener,))
         thread.start()
         with pytest.raises(ConnectError, match="Tunnel connection failed: 403"):

@@ -37,7 +37,7 @@ def refusal(response: HttpResponse, now: float) -> ServiceError:
         response.end_in_time()
         body, sender = response.read(MAX_ERROR), str(response.host)
         error = decode_error(response.status, response.headers, body, sender)
-    if error.code is error.hint is None:
+    if error.code is None and error.hint is None:
         error.hint = (
             "check the endpoint, HTTPS_PROXY and NO_PROXY: a proxy or another server may have "
             "responded"

@@ -123,10 +123,10 @@ class Tunnel:
     def _preview(self, context: RequestContext) -> StreamAnswer:
         params = context.params
         name = table_of(context)
-        is_limited = params.get("limit") != "-1"  # pyodps: no limit
+        has_limit = params.get("limit") != "-1"  # -1: all rows (pyodps and Go)
         request = Preview(
             table=name,
-            limit=number(context, "limit", 0) or None if is_limited else None,
+            limit=(number(context, "limit", 0) or None) if has_limit else None,
             partition=decode_partition(params["partition"]) if params.get("partition") else None,
             columns=tuple(c for c in params.get("columns", "").split(",") if c),
         )

@@ -35,6 +35,7 @@ from odps_nb.local.sql.trees import (
     wrap,
 )
 from odps_nb.local.sql.types_of_query import (
+    TIMES,
     Digits,
     Types,
     average_type,
@@ -48,12 +49,11 @@ _BYTES = ("BINARY", "VARBINARY")
 _REALS = ("DOUBLE", "FLOAT", "DECIMAL")
 _WHOLE = ("TINYINT", "SMALLINT", "INT", "BIGINT")
 _NUMBERS = (*_WHOLE, *_REALS, *_TEXTS)
-_TIMES = ("DATE", "DATETIME", "TIMESTAMP", "TIMESTAMPNTZ")
 _FAMILIES = {
     **dict.fromkeys((*_WHOLE, *_REALS), "number"),
     **dict.fromkeys(_TEXTS, "text"),
     **dict.fromkeys(_BYTES, "bytes"),
-    **dict.fromkeys(_TIMES, "time"),
+    **dict.fromkeys(TIMES, "time"),
     **{"BOOLEAN": "boolean", "ARRAY": "array", "LIST": "array", "MAP": "map", "STRUCT": "struct"},
 }
 _RELATED = (
@@ -199,7 +199,7 @@ def _round_double(node: Any, types: Types) -> None:
 
 
 def _aggregate(node: Any, types: Types) -> None:
-    if types.name(node.this) in ("BOOLEAN", *_TIMES):  # DuckDB returns a count or a time
+    if types.name(node.this) in ("BOOLEAN", *TIMES):  # DuckDB returns a count or a time
         name = type(node).__name__.upper()
         raise errors.semantic(f"{name} requires numbers", advice="write count_if or max instead")
     if isinstance(node, exp.Avg):

@@ -30,8 +30,7 @@ _UNREAD = {TypeCode.INTERVAL_DAY_TIME, TypeCode.INTERVAL_YEAR_MONTH, TypeCode.BL
 _OF_MAPS = ("MAP_KEYS", "MAP_VALUES")
 KEEPING = ("DATEADD", "DATETRUNC")
 """Functions whose result has the type of the first argument (vendor's pages of these functions)."""
-_TEXTS = ("text", "varchar", "char")
-_TIMES = ("DATE", "DATETIME", "TIMESTAMP", "TIMESTAMPNTZ")
+TIMES = ("DATE", "DATETIME", "TIMESTAMP", "TIMESTAMPNTZ")
 _WHOLE = {"TINYINT": 3, "SMALLINT": 5, "INT": 10, "BIGINT": 19}
 _KINDS = exp.DataType.Type
 
@@ -206,7 +205,7 @@ def _called(node: Any) -> Any:
     if name in _OF_MAPS and type_name(of) == "MAP" and len(of.expressions) == 2:
         return _array_of(of.expressions[_OF_MAPS.index(name)])
     if name in KEEPING:
-        return _KINDS[kind if (kind := type_name(of)) in _TIMES else "DATETIME"]
+        return _KINDS[kind if (kind := type_name(of)) in TIMES else "DATETIME"]
     if name == "DATEDIFF" and len(node.expressions) == 2:
         return _KINDS.INT
     if name == "TRUNC" and node.expressions:
@@ -241,7 +240,7 @@ def _array_of(kind: Any) -> Any:
 def _chosen(node: Any) -> Any:
     """Return the text type if any choice is text, otherwise the type of the instants."""
     kinds = [choice.type for choice in choices(node) if choice.type is not None]
-    texts = [kind for kind in kinds if kind.is_type(*_TEXTS)]
+    texts = [kind for kind in kinds if kind.is_type(*exp.DataType.TEXT_TYPES)]
     times = [kind for kind in kinds if kind.is_type("datetime", "timestamp")]
     return next(iter((*texts, *times)), None)
 
@@ -249,7 +248,7 @@ def _chosen(node: Any) -> Any:
 def _compared(node: Any) -> Any:
     """Return the type of the first instant among the operands; DOUBLE for text and numbers."""
     kinds = [operand.type for operand in (node.this, *node.expressions) if operand.type is not None]
-    texts = [kind for kind in kinds if kind.is_type(*_TEXTS)]
+    texts = [kind for kind in kinds if kind.is_type(*exp.DataType.TEXT_TYPES)]
     numbers = [kind for kind in kinds if kind.is_type(*exp.DataType.NUMERIC_TYPES)]
     times = (kind for kind in kinds if kind.is_type("datetime", "timestamp"))
     return _KINDS.DOUBLE if texts and numbers else next(times, None)
