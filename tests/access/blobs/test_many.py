@@ -222,8 +222,8 @@ def test_a_folder_that_is_not_writable_raises_a_typed_error(odps, media, tmp_pat
     with pytest.raises(ConfigError, match="does not exist") as caught:
         odps.blobs(media).save(tmp_path / "no" / "folder")
     for save in (odps.blobs(media).save, odps.blobs([]).save, odps.blobs(media)[0].save):
-        with pytest.raises(ArgumentError, match="~nobody-of-that-name/x cannot be found"):
-            save("~nobody-of-that-name/x")
+        with pytest.raises(ArgumentError, match="~no-such-user/x cannot be found"):
+            save("~no-such-user/x")
     assert odps.blobs(media).save(tmp_path / "new")
     assert caught.value.hint == "create it first"
     seen = Watcher()

@@ -359,7 +359,7 @@ def test_the_application_account_of_a_pyodps_entry_is_used():
 
 @pytest.mark.parametrize(
     "stated",
-    ["/" + "x" * 300, "~nobody-of-that-name/profiles.toml", "nested", "binary", "folder/x"],
+    ["/" + "x" * 300, "~no-such-user/profiles.toml", "nested", "binary", "folder/x"],
 )
 def test_a_profile_file_that_cannot_be_read_is_an_error_with_its_name(tmp_path, stated):
     (tmp_path / "nested").write_text("a = " + "[" * 100_000)
