@@ -187,8 +187,8 @@ SECRET = "abcdefGHIJKL0123456789mnopqrst"
     ("args", "given", "why", "hint"),
     [
         (("LTAI5tId", SECRET, "p"), {}, "connect takes one argument", "access_key=getpass"),
-        ((SECRET,), {}, "not an id or a key", "access_key=getpass"),
-        (("LTAI5tExampleKeyId01",), {}, "not an id or a key", "access_key=getpass"),
+        ((SECRET,), {}, "not an id, a key or a URL", "access_key=getpass"),
+        (("LTAI5tExampleKeyId01",), {}, "not an id, a key or a URL", "access_key=getpass"),
         ((), {"sts_token": SECRET}, "no argument sts_token=", "credentials=odps_nb.StsToken("),
         ((), {"bearer_token": SECRET}, "no argument bearer_token=", "odps_nb.BearerToken("),
         ((), {"profile": "work"}, "no argument profile=", "connect('work')"),
