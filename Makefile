@@ -2,8 +2,6 @@
 PYTHON ?= python3
 PY := .venv/bin/python
 NOX := $(PY) -m nox
-empty :=
-space := $(empty) $(empty)
 SECONDS ?= 60
 WORKERS ?= 3
 QUERIES ?= 3000
@@ -86,7 +84,7 @@ corpora: setup ## previews and converts files from other projects (fetched by pa
 	@PYTHONPATH=tools $(PY) -m tests.corpora.page build/corpora.jsonl
 
 versions: setup ## tests with other versions of pandas, Spark and other libraries (NAMES="pandas-2 oldest": only these)
-	$(NOX) $(if $(NAMES),-k "$(subst $(space), or ,$(strip $(NAMES)))",-t versions)
+	$(NOX) $(if $(NAMES),-s $(foreach name,$(NAMES),"$(if $(filter oldest python-%,$(name)),$(name),versions($(name)))"),-t versions)
 
 typed: setup ## checks with pyright that every public name has a type (separate environment; needs the network once)
 	@$(PY) tools/public_types.py

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import doctest
 import re
+import shlex
+import subprocess
+import sys
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -127,6 +130,17 @@ def test_make_targets_and_extras_named_on_pages_exist():
             assert set(named.split(",")) <= extras, line
             checked += 1
     assert checked > 5
+
+
+@pytest.mark.parametrize("names", ["pandas-2", "oldest python-3.13 spark-3.5", "go java"])
+def test_only_the_named_rows_of_versions_run(names):
+    make = ["make", "-n", "versions", f"NAMES={names}"]
+    told = subprocess.run(make, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    command = shlex.split(told.splitlines()[-1])
+    nox = [sys.executable, *command[1:], "--list"]
+    listed = subprocess.run(nox, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    chosen = re.findall(r"^\* (?:versions\((.+?)\)|([\w.-]+))", listed, re.MULTILINE)
+    assert {row or name for row, name in chosen} == set(names.split())
 
 
 @pytest.mark.parametrize(
