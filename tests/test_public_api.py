@@ -20,6 +20,7 @@ import odps_nb.torch
 from odps_nb.access.blob import Blob
 from odps_nb.access.blobs.column import BlobColumn
 from odps_nb.access.connection import Connection
+from odps_nb.access.displayed import Displayed
 from odps_nb.access.receipt import Receipt
 from odps_nb.access.scan import Scan
 from odps_nb.access.sql import Result
@@ -27,7 +28,15 @@ from odps_nb.access.table import Table
 from odps_nb.access.writing.open_write import OpenWrite
 from odps_nb.client.auth.profile import Profile
 from odps_nb.errors import ArgumentError, NotFoundError
-from tests.support.signatures import PUBLIC, TYPES, callables, exported, snapshot, types_of
+from tests.support.signatures import (
+    PUBLIC,
+    TYPES,
+    callables,
+    exported,
+    public_classes,
+    snapshot,
+    types_of,
+)
 
 SNAPSHOT = Path(__file__).with_name("public_api.txt")
 NEED_TORCH = {"Loader", "RowDataset"}  # in odps_nb.types, but this environment has no torch
@@ -289,3 +298,12 @@ def test_spark_reads_writes_and_works_on_blobs(odps, made, spark_session):
     odps_nb.spark.register(spark)
     given = spark.read.format("odps").options(**odps_nb.spark.options(odps))
     assert given.option("table", name).load().count() == 13
+
+
+def test_a_public_class_with_one_display_method_has_all_of_them() -> None:
+    """Every host, whichever method it calls, shows the page instead of the repr."""
+    methods = {"_ipython_display_", "_repr_mimebundle_", "_repr_html_", "_repr_markdown_"}
+    shown = {one.__name__ for one in public_classes() if methods & set(dir(one))}
+    assert shown == {one.__name__ for one in public_classes() if issubclass(one, Displayed)}
+    assert {"Blob", "BlobColumn", "Chart", "Explorer", "Queries", "Result"} <= shown
+    assert {"Scan", "Table"} <= shown

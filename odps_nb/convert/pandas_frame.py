@@ -176,7 +176,7 @@ def by_column(dtypes: Mapping[str, Any] | None, names: Sequence[str]) -> dict[st
             if not isinstance(dtype, (str, type, np.dtype, ExtensionDtype)):
                 raise TypeError(f"a {type(dtype).__name__} is not a dtype")
             chosen[column] = pandas_dtype(dtype)
-        except (TypeError, NotImplementedError) as error:
+        except (TypeError, ValueError, NotImplementedError) as error:
             raise ArgumentError(
                 f"dtypes[{name!r}]: {error}",
                 argument="dtypes",

@@ -14,6 +14,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from odps_nb.spark.versions import pyspark_version
+
 if TYPE_CHECKING:
     from odps_nb.spark.blobs.api import NEW_BLOB, blob_map, with_blobs
     from odps_nb.spark.launch.session_factory import session
@@ -54,6 +56,7 @@ def __getattr__(name: str) -> Any:
         module = _LAZY[name]
     except KeyError:
         raise AttributeError(f"module 'odps_nb.spark' has no attribute {name!r}") from None
+    pyspark_version()  # raises if it is missing
     value = getattr(importlib.import_module(module), name)
     globals()[name] = value
     return value

@@ -11,11 +11,9 @@ import pytest
 
 import odps_nb
 from odps_nb import Connection
-from odps_nb.access.displayed import Displayed
 from odps_nb.notebook.display.listing import MAX_ROWS, Listing
 from odps_nb.notebook.gallery.page import OUTPUT_BUDGET
 from tests.support.compat.recorder import Recorder
-from tests.support.signatures import public_classes
 
 _REQUEST = re.compile("request id [0-9A-F]+")
 
@@ -177,12 +175,3 @@ def test_every_display_method_returns_the_same_static_page(odps: Connection) -> 
             assert 0 < len(text) < 200 * MAX_ROWS, type(thing)  # also a long list
             assert profile.access_key not in text
         assert profile.access_key not in page["text/html"]
-
-
-def test_a_public_class_with_one_display_method_has_all_of_them() -> None:
-    """Every host, whichever method it calls, shows the page instead of the repr."""
-    methods = {"_ipython_display_", "_repr_mimebundle_", "_repr_html_", "_repr_markdown_"}
-    shown = {one.__name__ for one in public_classes() if methods & set(dir(one))}
-    assert shown == {one.__name__ for one in public_classes() if issubclass(one, Displayed)}
-    assert {"Blob", "BlobColumn", "Chart", "Explorer", "Queries", "Result"} <= shown
-    assert {"Scan", "Table"} <= shown

@@ -92,8 +92,8 @@ def shown(array: pa.Array, position: int) -> str:
     """Format an array's value for an error message."""
     try:
         return shorten(array[position].as_py())
-    except (OverflowError, ValueError, pa.ArrowException):
-        pass  # Python's dates cover a smaller range than Arrow's
+    except (KeyError, OverflowError, ValueError, pa.ArrowException):
+        pass  # Python's dates cover a smaller range than Arrow's, and Python may lack the time zone
     single = array.slice(position, 1)
     if pa.types.is_date32(array.type):
         return f"{single.view(pa.int32())[0].as_py()} days after 1970-01-01"

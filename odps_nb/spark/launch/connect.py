@@ -104,6 +104,9 @@ def hide_keys(spark: SparkSession) -> None:
         spark.conf.set(_REDACTION, f"{known}|{_KEYS}" if known else _KEYS)
 
 
+SESSION_HINT = "pass a session, e.g. odps_nb.spark.session()"
+
+
 def check_session(spark: object, hint: str = "") -> None:
     """Raise `ArgumentError` unless this is a classic or Connect session of Spark."""
     _check("spark", spark, "a Spark session", "createDataFrame", hint)

@@ -13,7 +13,7 @@ from odps_nb.client.calls.progress import Progress
 from odps_nb.errors import ArgumentError
 from odps_nb.explained import explained
 from odps_nb.spark.launch._quiet import without_pandas_notice
-from odps_nb.spark.launch.connect import check_session
+from odps_nb.spark.launch.connect import SESSION_HINT, check_session
 from odps_nb.spark.progress.actions import counter_of
 from odps_nb.spark.reading.plan import (
     cores_of,
@@ -147,14 +147,13 @@ def read(
 
 
 _MAX_LIMIT = 2**31 - 1
-_SESSION = "pass a session, e.g. odps_nb.spark.session()"
 
 
 def read_scan(spark: SparkSession, scan: Scan, *, progress: Progress = None) -> DataFrame:
     """Return a DataFrame over the snapshot of a `Scan`."""
     from odps_nb.client.calls.storage import StorageClient
 
-    check_session(spark, _SESSION)
+    check_session(spark, SESSION_HINT)
     session = cut_session(scan._opened(), scan._plan, cores_of(spark))
     with StorageClient(scan.connection.profile) as storage:
         frame = session_dataframe(spark, storage, session, scan._plan, progress)
@@ -166,7 +165,6 @@ def local_dataframe(spark: SparkSession, rows: pa.Table, schema: TableSchema) ->
     from odps_nb.spark.tasks.types import columns_for_spark, spark_schema
     from odps_nb.spark.versions import from_arrow
 
-    check_session(spark, _SESSION)
     columns = columns_for_spark(schema)
     rows = rows.select([index for index, column in enumerate(schema) if column in columns])
     struct = spark_schema(columns)

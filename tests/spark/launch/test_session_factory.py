@@ -35,10 +35,12 @@ if TYPE_CHECKING:
 DAEMON = "odps_nb.spark.launch.worker_daemon"
 
 
-def test_a_missing_pyspark_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("name", odps_nb.spark.__all__)
+def test_a_missing_pyspark_names_the_extra(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.setitem(sys.modules, "pyspark", None)
+    monkeypatch.delitem(vars(odps_nb.spark), name, raising=False)  # set by the first use
     with pytest.raises(MissingDependencyError, match="not installed") as caught:
-        odps_nb.spark.session()
+        getattr(odps_nb.spark, name)
     assert caught.value.extra == "spark"
     assert "odps-nb[spark]" in str(caught.value.hint)
 
