@@ -770,7 +770,9 @@ class Table(Displayed, Viewed, ForEngines):
         partition: PartitionLike | None = None,
         index: bool | None = None,
         compression: str | Compression | None = None,
+        decimals: DecimalConversion = "exact",
         text: TextConversion = "exact",
+        times: TimeConversion = "exact",
         progress: Progress = None,
     ) -> Receipt:
         """Delete the rows with these keys in one atomic commit, ignoring keys without a row.
@@ -782,7 +784,7 @@ class Table(Displayed, Viewed, ForEngines):
             used. Rows without column names, such as tuples, must have only these columns, in this
             order. If the key has one column, a list, an array or a Series of key values is also
             accepted.
-        partition, index, compression, text, progress
+        partition, index, compression, decimals, text, times, progress
             As for `write`.
 
         Raises
@@ -805,7 +807,7 @@ class Table(Displayed, Viewed, ForEngines):
             partition=PartitionSpec.of(partition),
             compression=Compression.of(compression),
             index=index,
-            conversions=Conversions(text=text),
+            conversions=Conversions(decimals=decimals, text=text, times=times),
             progress=progress,
         )
         return change_rows(self, data, options, delete=True)

@@ -149,12 +149,16 @@ def match_names(names: Sequence[str], target: TableSchema) -> tuple[int | None, 
 
 
 def match_columns(
-    source: pa.Schema, target: TableSchema, conversions: Conversions = AS_THEY_ARE
+    source: pa.Schema,
+    target: TableSchema,
+    conversions: Conversions = AS_THEY_ARE,
+    cure: Callable[[Column, pa.DataType], str] | None = None,
 ) -> tuple[int | None, ...]:
     """Match fields to columns like `match_names`; raise for a type whose values can never fit.
 
     Use this function for data whose rows do not exist yet, as in Spark. If rows exist, check their
-    values instead, because a column of nulls fits regardless of its type.
+    values instead, because a column of nulls fits regardless of its type. ``cure`` returns the hint
+    for a column and the type of its field; by default, hints name functions of pandas.
     """
     refuse_unknown(source.names, target, lambda name: odps_type(source.field(name).type))
     matched = match_names(source.names, target)
@@ -162,16 +166,17 @@ def match_columns(
     for column, position in zip(target, matched, strict=True):
         if position is None:
             continue
+        given = source.field(position).type
         try:
-            check_kind(source.field(position).type, column.type, conversions=conversions)
+            check_kind(given, column.type, conversions=conversions)
         except KindError as error:
             misfits.append(
                 Misfit(
                     column=column.name + error.path,
-                    source=str(source.field(position).type),
+                    source=str(given),
                     target=format_type(column.type),
                     reason=str(error),
-                    cure=error.cure,
+                    cure=error.cure if cure is None else cure(column, given),
                 )
             )
     if misfits:

@@ -108,7 +108,8 @@ def _in_unit(
         target,
         f"it is more precise than a {_NAMES[unit]}"
         + (", and another value is outside the years 1677 to 2262" if unit == "us" else ""),
-        f'round it, with .dt.floor("{unit}") or value.floor("{unit}"), or pass times="round"',
+        f'round it, in pandas with .dt.floor("{unit}") or value.floor("{unit}"), or pass '
+        'times="round"',
     )
     return numbers // factor
 

@@ -6,7 +6,7 @@ import dataclasses
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from odps_nb.access.checks import Overwrite, check_columns
 from odps_nb.access.partitions import LATEST, parse_choices
@@ -14,6 +14,7 @@ from odps_nb.access.reading.planning import ReadOptions
 from odps_nb.client.auth.fields import FIELDS
 from odps_nb.client.auth.profile import Profile
 from odps_nb.client.read.increments import CHANGE
+from odps_nb.convert.fitting.conversions import AS_THEY_ARE, Conversions
 from odps_nb.errors import ConfigError
 from odps_nb.schema import TableSchema, text_as_binary
 from odps_nb.secret import hidden
@@ -62,7 +63,8 @@ _PROFILE = frozenset({*FIELDS, "name"})
 _COMMON = frozenset({"compression", "path", "profile", "table"})
 _NO_OPTION = {"params", "timestamp_unit"}
 _READ = _COMMON | {one.name for one in dataclasses.fields(ReadOptions)} - _NO_OPTION
-_APPEND = _COMMON | {"max_partitions", "overwrite", "partition"}
+_CONVERSIONS = {"decimals", "text", "times"}
+_APPEND = _COMMON | _CONVERSIONS | {"max_partitions", "overwrite", "partition"}
 _WRITE = _APPEND | {"create", "partitioned_by"}
 _STREAM_READ = (_READ - {"limit", "since", "until", "changes"}) | {
     *("max_versions_per_trigger", "poll_seconds", "skip_overwrites", "starting_version")
@@ -207,6 +209,7 @@ class WriteSettings:
     overwrite: Literal["partitions", "all"] | None = None
     max_partitions: int = MAX_PARTITIONS
     compression: Compression = Compression.NONE
+    conversions: Conversions = AS_THEY_ARE
     create: bool = False
     partitioned_by: str | None = None
 
@@ -219,6 +222,7 @@ class WriteSettings:
     def _of(cls, given: Mapping[str, str]) -> WriteSettings:
         profile, table = _connection(given)
         create = _flag(given, "create")
+        asked: dict[str, Any] = {name: given[name] for name in _CONVERSIONS & set(given)}
         if "partitioned_by" in given and not create:
             raise ConfigError(
                 "partitioned_by is set without create",
@@ -234,6 +238,7 @@ class WriteSettings:
             overwrite=_overwrite(given.get("overwrite")),
             max_partitions=_number(given, "max_partitions", at_least=1) or MAX_PARTITIONS,
             compression=Compression.of(given.get("compression")),
+            conversions=Conversions(**asked),
         )
 
     def open(
@@ -254,7 +259,9 @@ class WriteSettings:
                 "omit this option to add them",
             )
         what: Overwrite = overwrite and (self.overwrite or True)
-        target, replaces = write_target(storage, self.table, self.partition, what)
+        target, replaces = write_target(
+            storage, self.table, self.partition, what, conversions=self.conversions
+        )
         check_frame(schema, target)
         remainder = Remainder.of(storage, target, what)
         session = open_write_session(

@@ -59,9 +59,9 @@ def register(
     Reader options are ``table``, ``columns`` (comma-separated), ``partitions`` (as in `Table.read`,
     separated by ``;``), ``where``, ``limit``, ``splits``, ``split_bytes``, ``compression``,
     ``text``, ``char_padding``, ``since``, ``until`` and ``changes``. Writer options are ``table``,
-    ``partition``, ``overwrite``, ``max_partitions``, ``create``, ``partitioned_by`` (as in
-    `odps_nb.spark.write`) and ``compression``. Readers and writers also accept the options that
-    `options` returns, or ``profile`` with a profile's name.
+    ``partition``, ``overwrite``, ``max_partitions``, ``compression``, ``decimals``, ``text``,
+    ``times``, ``create`` and ``partitioned_by`` (as in `odps_nb.spark.write`). Readers and writers
+    also accept the options that `options` returns, or ``profile`` with a profile's name.
 
     ``readStream`` accepts the reader options except ``limit``, ``since``, ``until``, ``changes``
     and the partition ``latest``. It has four other options:

@@ -7,6 +7,8 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+import pyarrow.types as pt
 from pyspark.sql import types as spark
 
 from odps_nb.access.checks import check_partition
@@ -22,6 +24,7 @@ from odps_nb.access.writing.sources import Target, require_columns
 from odps_nb.client.catalog import fetch_table, table_exists
 from odps_nb.client.sql.definitions import create_table
 from odps_nb.convert.arrow_schema import match_columns
+from odps_nb.convert.arrow_types import is_text
 from odps_nb.errors import ConversionError
 from odps_nb.schema import (
     ArrayType,
@@ -33,9 +36,10 @@ from odps_nb.schema import (
     TableSchema,
     TypeCode,
     has_blob,
+    is_readable,
 )
 from odps_nb.spark.blobs.api import NEW_BLOB
-from odps_nb.spark.tasks.types import TYPE_KEY, table_type
+from odps_nb.spark.tasks.types import TYPE_KEY, spark_type, table_type
 from odps_nb.spark.versions import arrow_schema
 from odps_nb.terms import PartitionSpec, TableName
 from odps_nb.wire.type_text import parse_type
@@ -78,7 +82,25 @@ def check_frame(frame: spark.StructType, target: Target) -> None:
             partition_columns=target.columns.partition_columns,
         ),
         target.conversions,
+        _cure,
     )
+
+
+def _cure(column: Column, given: pa.DataType) -> str:
+    """Return how to convert a column whose type does not fit the table's column."""
+    code, name = column.type.code, f"F.col({column.name!r})"
+    if pt.is_nested(given) and code in (TypeCode.STRING, TypeCode.JSON):
+        return f"convert it with F.to_json({name})"
+    if not is_readable(column.type):
+        return "omit the column; it becomes null"
+    if code is TypeCode.GEOGRAPHY:
+        return "pass WKB as binary"
+    kind = spark_type(column.type, column=column.name)
+    if isinstance(kind, (spark.TimestampType, spark.TimestampNTZType)) and not (
+        pt.is_temporal(given) or is_text(given)
+    ):
+        return f"convert it, e.g. with F.timestamp_millis({name}), which counts milliseconds"
+    return f"cast it, e.g. with {name}.cast({kind.simpleString()!r})"
 
 
 def _not_sent(field: spark.StructField, hint: str) -> ConversionError:

@@ -137,6 +137,25 @@ def test_a_key_is_never_taken_from_the_index(odps: Connection, new_name: NewName
     assert table.read().row_count == 0
 
 
+@pytest.mark.parametrize(
+    ("kind", "given", "asked"),
+    [
+        ("datetime", dt.datetime(2024, 1, 2, 3, 4, 5, 600), {"times": "round"}),
+        ("decimal(5,1)", Decimal("1.26"), {"decimals": "round"}),
+        ("bigint", "7", {"text": "parse"}),
+    ],
+)
+def test_rows_are_deleted_by_the_same_conversions_that_stored_their_keys(
+    odps: Connection, new_name: NewName, kind: str, given: object, asked: Any
+) -> None:
+    table = odps.create_table(new_name("keyed"), f"id {kind}, v bigint", primary_key="id")
+    table.upsert([{"id": given, "v": 1}], **asked)
+    with pytest.raises(ConversionError):
+        table.delete([given])
+    table.delete([given], **asked)
+    assert table.read().row_count == 0
+
+
 def test_an_error_in_an_open_write_does_not_say_that_the_write_had_no_effect(
     odps: Connection, new_name: NewName
 ) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +24,78 @@ if TYPE_CHECKING:
     from odps_nb.access.connection import Connection
 
 Names = Callable[[str], str]
+
+
+# -- columns and values that do not fit -----------------------------------------------------------
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    ("kind", "given"),
+    [
+        ("bigint", "'7'"),
+        ("datetime", "1704164645000"),
+        ("timestamp_ntz", "timestamp'2024-01-02 03:04:05'"),
+        ("boolean", "1"),
+        ("decimal(5,2)", "true"),
+        ("string", "7"),
+        ("string", "array(1)"),
+        ("json", "named_struct('a', 1)"),
+        ("array<string>", "array(1)"),
+        ("vector(float, 2)", "array('1', '2')"),
+    ],
+)
+def test_a_column_fits_after_its_hint_was_followed(
+    spark: SparkSession, odps: Connection, new_name: Names, kind: str, given: str
+) -> None:
+    from pyspark.sql import functions as F
+
+    name = new_name("hinted")
+    odps.create_table(name, f"c {kind}")
+    frame = spark.sql(f"select {given} as c")
+    with pytest.raises(ConversionError) as caught:
+        odps_nb.spark.write(frame, odps, name)
+    (converted,) = re.findall(r"F\.\w+\(.*\)", caught.value.hint)
+    frame = frame.withColumn("c", eval(converted, {"F": F}))  # noqa: S307  a hint of ours
+    assert odps_nb.spark.write(frame, odps, name).rows == 1
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    ("kind", "given", "option", "stored"),
+    [
+        ("decimal(5,1)", "1.26bd", {"decimals": "round"}, Decimal("1.3")),
+        ("bigint", "'7'", {"text": "parse"}, 7),
+        ("datetime", "timestamp'1970-01-01 00:00:00.0017+00:00'", {"times": "round"}, 2),
+    ],
+)
+@pytest.mark.parametrize("by_format", [False, True], ids=["write", "format"])
+def test_values_are_converted_where_asked(
+    spark: SparkSession,
+    odps: Connection,
+    new_name: Names,
+    kind: str,
+    given: str,
+    option: dict[str, Any],
+    stored: object,
+    by_format: bool,
+) -> None:
+    name = new_name("asked")
+    odps.create_table(name, f"c {kind}")
+    frame = spark.sql(f"select {given} as c")
+
+    def write(**asked: Any) -> None:
+        if by_format:
+            odps_nb.spark.register(spark, odps)
+            frame.write.format("odps").options(**asked).mode("append").save(name)
+        else:
+            odps_nb.spark.write(frame, odps, name, **asked)
+
+    with pytest.raises(Exception, match="the data does not fit the table"):
+        write()
+    write(**option)
+    (value,) = odps.table(name).read().to_arrow()["c"]
+    assert (value.value if kind == "datetime" else value.as_py()) == stored
 
 
 # -- failed and repeated tasks ------------------------------------------------------------------
