@@ -129,6 +129,22 @@ def _narrowed(node: Any, types: Types, *, argument: str) -> Any:
     return node
 
 
+def _factorial(node: Any, types: Types) -> Any:
+    """Rewrite FACTORIAL, which is NULL outside of 0 to 20."""
+    fits = exp.Between(this=node.this.copy(), low=exp.convert(0), high=exp.convert(20))
+    _narrowed(node, types, argument="this")
+    wrap(node, lambda product: exp.Case().when(fits, product))
+    return node
+
+
+def _least(node: Any, _types: Types) -> Any:
+    """Rewrite LEAST: NULL is less than any value (and never the result of GREATEST)."""
+    values = [node.this, *node.expressions]
+    known = exp.and_(*(exp.Is(this=one.copy(), expression=exp.null()).not_() for one in values))
+    wrap(node, lambda least: exp.Case().when(known, least))
+    return node
+
+
 def _split(node: Any, _types: Types) -> Any:
     if not node.expression.is_string:  # DuckDB returns the whole text for a NULL pattern
         node.replace(split := call("mc_split", node.this, node.expression))
@@ -147,7 +163,8 @@ REWRITES: dict[str, Callable[[Any, Any], Any]] = {
     "all_match": partial(_matched, all_of=True),
     "any_match": partial(_matched, all_of=False),
     "chr": partial(_narrowed, argument="expressions"),
-    "factorial": partial(_narrowed, argument="this"),
+    "factorial": _factorial,
+    "least": _least,
     "lpad": partial(_narrowed, argument="expression"),
     "percentile_approx": check_fraction,
     "rpad": partial(_narrowed, argument="expression"),

@@ -29,7 +29,10 @@ EXAMPLES: dict[str, tuple[tuple[str, Any], ...]] = {
     "degrees": (("degrees(0)", 0.0), ("degrees(3.141592653589793)", 180.0)),
     "e": (("e()", E), ("e() > 2", True)),
     "exp": (("exp(1)", E), ("exp(0)", 1.0)),
-    "factorial": (("factorial(5)", 120), ("factorial(0)", 1)),
+    "factorial": (
+        *(("factorial(5)", 120), ("factorial(0)", 1), ("factorial(20)", 2432902008176640000)),
+        *(("factorial(21)", None), ("factorial(-1)", None)),
+    ),
     "floor": (("floor(1.2)", 1), ("floor(-1.2)", -2)),
     "format_number": (
         ("format_number(5.230134523424545456, 3)", "5.230"),
@@ -464,7 +467,10 @@ EXAMPLES: dict[str, tuple[tuple[str, Any], ...]] = {
     "if": (("if(1 > 2, 'a', 'b')", "b"), ("if(null, 1, 2)", 2)),
     "ifnull": (("ifnull(null, 2)", 2), ("ifnull(1, 2)", 1)),
     "isnull": (("isnull(null)", True), ("isnull(1)", False)),
-    "least": (("least(5, 2, 7)", 2), ("least('a', 'b')", "a")),
+    "least": (
+        *(("least(5, 2, 7)", 2), ("least('a', 'b')", "a")),
+        *(("least(5, null, 7)", None), ("greatest(5, null, 7)", 7)),
+    ),
     "nullif": (("nullif(2, 3)", 2), ("nullif(2, 2)", None)),
     "nvl": (("nvl(null, 'none')", "none"), ("nvl(1, 2)", 1)),
     "nvl2": (("nvl2(1, 'a', 'b')", "a"), ("nvl2(null, 'a', 'b')", "b")),
