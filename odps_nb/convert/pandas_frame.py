@@ -192,7 +192,8 @@ def cast_exactly(series: pd.Series[Any], name: str, dtype: Any) -> pd.Series[Any
         cast: pd.Series[Any] = series.astype(dtype)
         changed = _changed(series, cast)
     except _FAILURES as error:
-        reason, changed = str(error), _failing(series, dtype)
+        row, reason = _failing(series, dtype, str(error))
+        changed = np.array([row])
     if not len(changed):
         return cast
     row = int(changed[0])
@@ -225,15 +226,18 @@ def _cast_back(cast: pd.Series[Any], series: pd.Series[Any]) -> pd.Series[Any]:
     return cast.astype("string" if kind == "string" else series.dtype)
 
 
-def _failing(series: pd.Series[Any], dtype: Any) -> np.ndarray[Any, Any]:
-    """Return the first row that cannot be cast or cast back; -1 if an empty column fails."""
+def _failing(series: pd.Series[Any], dtype: Any, reason: str) -> tuple[int, str]:
+    """Return the first row that cannot be cast or cast back, and why; -1 if an empty column fails.
+
+    The given reason is that of the whole column, which may speak of another row.
+    """
     fits, fails = -1, len(series)
     while fails - fits > 1:
         rows = (fits + fails) // 2
         try:
             _cast_back(series.iloc[:rows].astype(dtype), series)
-        except _FAILURES:
-            fails = rows
+        except _FAILURES as error:
+            fails, reason = rows, str(error)
         else:
             fits = rows
-    return np.array([fails - 1])
+    return fails - 1, reason

@@ -88,9 +88,21 @@ def test_the_error_names_a_value_that_would_change(values, kind, dtype, row):
     assert "astype" in error.hint
 
 
+@pytest.mark.parametrize("dtype", ["Int64", "Float64", "int64", "timestamp[us][pyarrow]"])
+@pytest.mark.parametrize("last", ["y", None, "99999999999999999999"])
+def test_the_reason_is_that_of_the_named_value(dtype, last):
+    with pytest.raises(ConversionError, match=r"C\[0\] = 'x' .*'x'"):
+        read(["x", last], pa.string(), dtype)
+
+
 @pytest.mark.parametrize(
     ("dtypes", "told"),
-    [({"amuont": "float64"}, "amuont"), ({"c": "flot64"}, "flot64"), ({1: "float64"}, "1")],
+    [
+        ({"amuont": "float64"}, "amuont"),
+        ({"c": "flot64"}, "flot64"),
+        ({1: "float64"}, "1"),
+        ({"c": "\ud800"}, "c"),
+    ],
 )
 def test_an_unknown_column_or_dtype_is_refused(dtypes, told):
     with pytest.raises(ArgumentError, match=told) as caught:
