@@ -115,10 +115,6 @@ class StoredTable:
             return "view"
         return "table" if self.materialized is None else "materialized view"
 
-    def stored_name(self, column: str) -> str:
-        """Return the name of a column in row files."""
-        return self.stored.get(column, column)
-
     @property
     def is_clustered(self) -> bool:
         """Whether the table was created with ``CLUSTERED BY``."""
