@@ -1,4 +1,4 @@
-"""odps_nb: a Jupyter-oriented data access kit for the MaxCompute (ODPS) Storage API.
+"""odps_nb: a Jupyter-oriented data access kit for MaxCompute (ODPS).
 
 ::
 

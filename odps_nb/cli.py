@@ -21,7 +21,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         return probe(words[1:], version=__version__)
     parser = argparse.ArgumentParser(
-        prog="odps-nb", description="A data access kit for the MaxCompute Storage API."
+        prog="odps-nb", description="A data access kit for MaxCompute."
     )
     parser.add_argument("--version", action="version", version=f"odps-nb {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
