@@ -30,7 +30,7 @@ from tests.support.named import NewName
 from tests.support.values.python_forms import objects
 
 Make = Callable[[str], Table]
-NAT = np.datetime64("NaT")
+NAT = np.datetime64("NaT", "s")
 FAR = dt.datetime(9999, 12, 31)
 DAY_NS = 86_400 * 10**9
 

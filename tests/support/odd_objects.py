@@ -82,7 +82,7 @@ ODD: dict[str, Callable[[], Any]] = {
     "complex": lambda: 1 + 2j,
     "numpy bool": lambda: np.bool_(True),
     "numpy void": lambda: np.void(b"abc"),
-    "NaT of numpy": lambda: np.datetime64("NaT"),
+    "NaT of numpy": lambda: np.datetime64("NaT", "s"),
     "month of numpy": lambda: np.datetime64("2024-01", "M"),
     "set": lambda: {1, "a"},
     "frozenset": lambda: frozenset(),

@@ -137,7 +137,7 @@ def test_the_error_for_a_list_that_is_too_long_for_sql_shows_an_alternative(odps
     assert "odps.create_table(" in caught.value.hint
 
 
-NULLS = [None, pd.NaT, pd.NA, np.datetime64("NaT"), pa.scalar(None, pa.timestamp("ns"))]
+NULLS = [None, pd.NaT, pd.NA, np.datetime64("NaT", "s"), pa.scalar(None, pa.timestamp("ns"))]
 
 
 @pytest.mark.parametrize("null", NULLS, ids=lambda value: type(value).__name__)

@@ -85,7 +85,7 @@ def test_a_literal_of_an_instant_means_that_instant(clock, name):
 @pytest.mark.parametrize(
     "null",
     [
-        *(None, pd.NaT, pd.NA, np.datetime64("NaT"), np.timedelta64("NaT"), np.ma.masked),
+        *(None, pd.NaT, pd.NA, np.datetime64("NaT", "s"), np.timedelta64("NaT", "s"), np.ma.masked),
         *(pa.scalar(None), pa.scalar(None, pa.timestamp("ns")), pa.scalar(None, pa.int64())),
     ],
     ids=lambda value: type(value).__name__,

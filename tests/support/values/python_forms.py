@@ -108,9 +108,9 @@ def _null(draw: DrawFn, kind: Kind, top: bool) -> Any:
     if top:
         marks += NULLS[2:]
     if kind.name in TIMES or kind.name == "date":
-        marks += [pd.NaT, np.datetime64("NaT"), np.datetime64("NaT", "ns")]
+        marks += [pd.NaT, np.datetime64("NaT", "s"), np.datetime64("NaT", "ns")]
     if kind.name == "interval_day_time":
-        marks += [pd.NaT, np.timedelta64("NaT"), np.timedelta64("NaT", "us")]
+        marks += [pd.NaT, np.timedelta64("NaT", "s"), np.timedelta64("NaT", "us")]
     return draw(st.sampled_from(marks))
 
 
