@@ -8,6 +8,7 @@ import numbers
 import operator
 import os
 import re
+import sys
 from collections.abc import Callable, Mapping, Sized
 from functools import partial
 from pathlib import Path
@@ -23,7 +24,11 @@ class Instructive:
     """Base class whose errors for missing methods and columns say what to call instead."""
 
     _instead: ClassVar[Mapping[str, str]]
-    """What to call, by space-separated names that the class lacks; ``[]`` is a subscript."""
+    """What to call, by space-separated names that the class lacks.
+
+    ``[]`` is a subscript with one or several names, ``[:]`` any other, and ``frame`` any attribute
+    of a DataFrame of pandas.
+    """
 
     if not TYPE_CHECKING:  # hidden from type checkers, which otherwise would accept unknown names
 
@@ -32,12 +37,18 @@ class Instructive:
             raise AttributeError(message + self._advice(name), name=name, obj=self)
 
         def __getitem__(self, key: object) -> Any:
-            raise TypeError(f"{type(self).__name__!r} object has no items{self._advice('[]', key)}")
+            named = "[]" if isinstance(key, str) or (isinstance(key, list) and key) else "[:]"
+            raise TypeError(
+                f"{type(self).__name__!r} object has no items{self._advice(named, key)}"
+            )
 
     def _advice(self, name: str, key: object = None) -> str:
+        pandas = sys.modules.get("pandas")
+        of_frame = not name.startswith("_") and hasattr(getattr(pandas, "DataFrame", None), name)
         for names, advice in self._instead.items():
-            if name in names.split():
-                return f": {advice.format(name=name, key=shown(key))}"
+            if name in names.split() or (names == "frame" and of_frame):
+                several = key if isinstance(key, list) else [key]
+                return f": {advice.format(name=name, key=shown(key), names=shown(several))}"
         return ""
 
 

@@ -45,7 +45,10 @@ class RowForms(Displayed, Viewed, Instructive, ABC):
         "to_dask to_ray dataset scan_polars": "a result has no splits; call .to_pandas(), or write "
         "it to a table (create table … as select …) and call odps.table(…).{name}()",
         "columns dtypes": "see .schema",
+        "count len shape size": "see .row_count",
         "[]": "call .to_pandas()[{key}]",
+        "[:]": "call .to_pandas().iloc[…], or loop over .batches()",
+        "frame": "call .to_pandas().{name}",
     }
 
     _connection: Connection

@@ -102,8 +102,11 @@ class Table(Displayed, Viewed, ForEngines):
         "columns, partitions=, where= and limit= of read() select what to read",
         "filter where select query loc iloc": "call table.read(['column'], where='…').to_pandas()",
         "columns dtypes": "see table.schema",
+        "count len shape size": "see table.read().row_count",
         "upload": "upload files with the file browser of JupyterLab, then call write_files(folder)",
-        "[]": "call table.read([{key}]).to_pandas()",
+        "[]": "call table.read({names}).to_pandas()",
+        "[:]": "call table.head(5), or loop over table.read().batches()",
+        "frame": "call table.read(limit=…).to_pandas().{name}",
     }
 
     def __init__(self, connection: Connection, name: TableName) -> None:

@@ -283,6 +283,27 @@ def test_the_error_for_a_missing_method_names_the_method_to_call(odps, kind, nam
         getattr(found, "nothing")  # noqa: B009
 
 
+@pytest.mark.parametrize("kind", ["table", "scan", "result"])
+def test_the_error_for_each_attribute_and_subscript_of_a_data_frame_says_what_to_call(odps, kind):
+    table = odps.table("orders")
+    found = {"table": table, "scan": table.read(limit=1), "result": odps.sql("select 1 as id")}[
+        kind
+    ]
+    names = [one for one in dir(pd.DataFrame) if not one.startswith("_")]
+    for name in set(names) - set(dir(type(found))):
+        with pytest.raises(AttributeError, match=rf"'{name}': (call|see) "):
+            getattr(found, name)
+    for key in ("id", ["id"], 0, slice(5)):
+        with pytest.raises(TypeError, match="has no items: call ") as caught:
+            found[key]
+        call = str(caught.value).partition(": call ")[2].partition(", or")[0]
+        call = call if kind == "table" else f"found{call}"
+        if isinstance(key, (str, list)) or kind == "table":
+            assert len(eval(call, {"table": table, "found": found}))  # noqa: S307
+    with pytest.raises(TypeError, match=r"loop over .*\.batches\(\)"):
+        next(iter(found))
+
+
 @pytest.mark.parametrize(
     "query", ["select * from {rows}", "select * from orders where id in :rows"]
 )
