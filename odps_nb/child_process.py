@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import IO, Any, Final
 
 LENGTHS: Final = struct.Struct(">IQ")
+# programs need these to find their libraries; other variables may contain keys
 _ALWAYS: Final = ("PATH", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "SYSTEMROOT", "TEMP", "TMP")
 OF_PYTHON: Final = ("PYTHON*", "VIRTUAL_ENV", "TMPDIR", "TZ", "LANG", "LC_*", "COV_*", "COVERAGE_*")
 """Patterns for `passed_on`: the variables that configure Python, its locale and its time zone."""

@@ -128,9 +128,9 @@ _TRANSFER_NAMES = {
 class TransferMode(str, Enum):
     """Which transfer services a connection may use.
 
-    ``AUTO``: the Storage API; where the account lacks it, its version 1; where that is missing as
-    well, the tunnel. ``STORAGE``: only the Storage API and its version 1. ``TUNNEL``: only the
-    tunnel.
+    ``AUTO``: the Storage API; if the account lacks it, version 1 of the Storage API; if the account
+    lacks both, the tunnel. ``STORAGE``: only the Storage API, including version 1. ``TUNNEL``: only
+    the tunnel.
     """
 
     AUTO = "auto"

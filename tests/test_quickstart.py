@@ -1,4 +1,4 @@
-"""The quickstart as a visitor sees it: a real JupyterLab, a real browser, the real service.
+"""The quickstart in a real JupyterLab and browser, with a real process of the embedded service.
 
 `make test` runs the cells without Spark: ``tests/notebook/browser/test_quickstart_cells.py``.
 """

@@ -45,7 +45,7 @@ class Forms:
     # Time zone of SQL, which the project document contains (evidence 188). "none": the document has
     # no time zone, and SQL uses UTC.
     project_zone: Literal["UTC", "Asia/Shanghai", "none"] = "UTC"
-    # How a transfer service that an account lacks refuses requests (`transfer_services`).
+    # How requests to a transfer service that the account lacks are refused (`transfer_services`).
     refusal: Literal["not-found", "no-permission", "quota", "no-path", "region"] = "not-found"
 
     @property

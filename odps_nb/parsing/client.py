@@ -42,7 +42,6 @@ spec.loader.exec_module(package)
 from odps_nb.parsing.process import main
 main()
 """
-# programs need these to find their libraries; other variables may contain keys
 # use one thread and no memory pools, whose reservations could exceed the limit
 _SET: Final = {
     "ARROW_DEFAULT_MEMORY_POOL": "system",

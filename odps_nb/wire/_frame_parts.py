@@ -239,7 +239,7 @@ class RunningChecksum:
         return digest
 
 
-# -- events and records: tuples and slots, which are fast; each small blob needs several ---
+# -- events and records: tuples and __slots__ are fast; each small blob creates several ---
 
 
 class BlobRecord:

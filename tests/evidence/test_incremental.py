@@ -194,7 +194,7 @@ def test_both_names_of_version_bounds_are_accepted(changed: Keyed, options: dict
 
 
 def test_the_start_version_is_excluded_and_the_end_version_is_included(changed: Keyed) -> None:
-    """evidence 64: from 1 after the creation, only version 2 is returned."""
+    """evidence 64: a read from version 1 (the creation) to 2 returns only version 2."""
     assert changed.rows("cdc", 1, 2) == [(1, "1", INSERT)]
     assert changed.rows("cdc", 2, 3) == [(2, "2", INSERT)]
     assert changed.rows("cdc", 3) == [*changed.rows("cdc", 4), (2, "2", DELETE)]
@@ -215,7 +215,7 @@ def test_there_is_a_split_for_each_changed_bucket(table: Keyed) -> None:
 
 
 def test_mode_cdc_returns_each_change_with_the_old_and_new_row(changed: Keyed) -> None:
-    """evidence 63, 66: insert 2, delete 4 with the old row, update 16 then 32 in one batch."""
+    """evidence 63, 66: insert is 2, delete 4 (the old row), update 16 and 32 (in one batch)."""
     assert changed.rows("cdc", 1, 2) == [(1, "1", INSERT)]
     assert changed.rows("cdc", 3, 4) == [(2, "2", DELETE)]
     (part,) = changed.splits(changed.open("cdc", 4, 5))
@@ -226,7 +226,7 @@ def test_mode_cdc_returns_each_change_with_the_old_and_new_row(changed: Keyed) -
 
 
 def test_mode_append_returns_inserts_and_the_last_state_of_updates(changed: Keyed) -> None:
-    """evidence 63, 67: insert 2, update 8, and a delete causes a split without rows."""
+    """evidence 63, 67: insert is 2 and update is 8; a delete gives a split without rows."""
     assert changed.rows("append", 1, 2) == [(1, "1", INSERT)]
     assert changed.rows("append", 4, 5) == [(1, "3", UPDATED)]
     (part,) = changed.splits(changed.open("append", 3, 4))
@@ -235,7 +235,7 @@ def test_mode_append_returns_inserts_and_the_last_state_of_updates(changed: Keye
 
 
 def test_a_read_from_version_zero_returns_the_last_state_or_all_changes(changed: Keyed) -> None:
-    """evidence 68: append (1, '3', 8) in one or two splits, cdc five changes in two."""
+    """evidence 68: append returns (1, '3', 8) in one or two splits; cdc, five changes in two."""
     assert changed.rows("append", 0) == [(1, "3", UPDATED)]
     assert 1 <= len(changed.open("append", 0).bucket_ids) <= 2
     assert len(changed.open("cdc", 0).bucket_ids) == 2
@@ -250,7 +250,7 @@ def test_a_read_from_version_zero_returns_the_last_state_or_all_changes(changed:
 
 @pytest.mark.parametrize("mode", ["append", "cdc"])
 def test_an_incremental_read_returns_more_than_one_system_column(changed: Keyed, mode: str) -> None:
-    """evidence 69: not three columns of two data columns."""
+    """evidence 69: for two data columns, the response has more than three columns."""
     (part,) = changed.splits(changed.open(mode, 4))
     assert part.column_names[:2] == ["id", "val"]
     assert part.num_columns > 3

@@ -303,7 +303,7 @@ class _Thread:
 
 @contextmanager
 def _threads_of(world: World) -> Iterator[None]:
-    """Make modules that start threads start actors of this world instead."""
+    """Make the client's modules start actors of this world instead of threads."""
     modules: tuple[Any, ...] = (fan_out, keepalive)
     real = [(one, one.threading, one.start_thread) for one in modules]
     stand_in = SimpleNamespace(

@@ -209,7 +209,7 @@ def compiled_spark(folder: Path, installed: Path) -> Path:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_sessionfinish(session: pytest.Session) -> Iterator[None]:
-    """Fail a run that leaves files in its temporary folder, or a process."""
+    """Fail a run that leaves files in its temporary folder, or running processes."""
     yield
     gc.unfreeze()
     folder = session.config.stash.get(FOLDER, None)
@@ -224,7 +224,7 @@ def pytest_sessionfinish(session: pytest.Session) -> Iterator[None]:
     if left and session.exitstatus == pytest.ExitCode.OK:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
     if session.exitstatus == pytest.ExitCode.TESTS_FAILED:
-        reporter.write_line(f"kept for a look: {folder}")
+        reporter.write_line(f"kept for inspection: {folder}")
     else:
         shutil.rmtree(folder, ignore_errors=True)
 

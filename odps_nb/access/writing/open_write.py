@@ -273,7 +273,7 @@ class OpenWrite(DisplayedText):
         self._session.abort()
 
     def detach(self) -> WriteSessionRef:
-        """Return the handle, and keep the session open when the context is left."""
+        """Return the handle; the session then stays open after the ``with`` block."""
         self._session.owned = False
         return self.handle
 

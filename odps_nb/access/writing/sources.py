@@ -377,7 +377,7 @@ def _batches_of(reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
         for batch in reader:
             if batch.schema.names != reader.schema.names:
                 raise ConversionError(
-                    f"a batch has other columns than the stream: {batch.schema.names}",
+                    f"the columns of a batch differ from those of the stream: {batch.schema.names}",
                     hint="create the stream with the schema of its batches",
                 )
             yield batch

@@ -1,7 +1,7 @@
 """Chooses one account and one place (endpoint, project) among the settings of several sources.
 
-Parts of two accounts are never combined: an account is taken whole from one source, and a source
-with another endpoint or another account than the chosen one supplies only general settings.
+Credentials of two accounts are never mixed: all credentials come from one source, and a source with
+a different endpoint or account from the chosen one supplies only general settings.
 """
 
 from __future__ import annotations
@@ -165,7 +165,7 @@ class SettingsChoice:
 
 
 def overridden(base: Mapping[str, Any], said: Mapping[str, Any]) -> Hidden:
-    """Return the settings in ``base`` overridden by the arguments ``said``, never of two accounts.
+    """Return the settings in ``base`` overridden by the arguments ``said``; never mix accounts.
 
     A new account in the arguments replaces all credentials, and a new endpoint all settings of the
     place. A key alone is used with the access id in ``base``; the same access id changes nothing.

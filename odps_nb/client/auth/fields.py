@@ -37,4 +37,4 @@ NUMBERS: dict[str, tuple[type, ...]] = {
 TEXTS = {*FIELDS} - {*NUMBERS, "network", "blob_cache", "transfer"}
 """Fields of `Profile` whose values are text."""
 BLANKS = " \t\r\n\v\f\u00a0\u200b\u2060\u3000\ufeff"
-"""Characters removed at the ends of a value: blanks, some invisible, which copied text may have."""
+"""Characters removed at both ends of a value, some invisible; copied text may contain them."""

@@ -252,9 +252,9 @@ class Profile:
         The sources, in order of precedence: keyword arguments; the profile that ``name`` or
         ``ODPS_PROFILE`` names, else the file's default; ``ODPS_*`` variables; the keyring;
         ``ALIBABA_CLOUD_*`` variables; those of pyodps; ``~/.aliyun/config.json``; a role (OIDC,
-        credentials URI, ECS). See ``docs/howto/keys-and-profiles.md``. Credentials come from one
-        source as a whole, so that parts of two accounts are never mixed; a source with another
-        endpoint or account than the one in use supplies only general settings.
+        credentials URI, ECS). See ``docs/howto/keys-and-profiles.md``. All credentials come from
+        one source, so that those of two accounts are never mixed; a source with a different
+        endpoint or account from the one in use supplies only general settings.
 
         Parameters
         ----------
@@ -284,7 +284,7 @@ class Profile:
         *,
         first: Offer | None = None,
     ) -> Profile:
-        """Create a profile as `resolve` does; ``first`` precedes all sources but the arguments."""
+        """Create a profile as `resolve` does; only the arguments take precedence over ``first``."""
         env = Hidden(os.environ if environ is None else environ)
         for key in keywords.keys() - {*FIELDS, "credentials", "client_options"}:
             raise ConfigError(
@@ -330,7 +330,7 @@ class Profile:
         return cls._resolved(name, Hidden(), first=first)
 
     def _changed(self, overrides: Mapping[str, Any]) -> Profile:
-        """Return a copy with other settings, without mixing two accounts (see `overridden`)."""
+        """Return a copy with other settings; never mix two accounts (see `overridden`)."""
         names = (setting.name for setting in fields(self) if setting.init)
         old = Hidden((name, value) for name in names if (value := getattr(self, name)) is not None)
         return type(self)._of(overridden(old, sources.trimmed(overrides)))

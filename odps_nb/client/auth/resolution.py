@@ -27,8 +27,9 @@ def resolve(
 ) -> tuple[str | None, SettingsChoice]:
     """Return the name of the profile in use, if any, and the choice among all sources.
 
-    ``first`` precedes the other sources. Sources after the environment are read only while a
-    setting is missing; with ``everything``, all are read, except a keyring that is not needed.
+    ``first`` takes precedence over the other sources. Sources after the environment are read only
+    while a setting is missing; with ``everything``, all are read, except a keyring that is not
+    needed.
     """
     choice = SettingsChoice(said)
     if first is not None:

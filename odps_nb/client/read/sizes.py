@@ -82,7 +82,11 @@ def batch_bytes(ahead: int, workers: int) -> int:
 
 
 def batch_rows(session: ReadSession, ahead: int, workers: int) -> int:
-    """Return the maximum rows of a batch; fewer if the minimum byte limit exceeds the budget."""
+    """Return the maximum rows of a batch.
+
+    If a worker's share of the budget is below the service's smallest limit in bytes, the number of
+    rows keeps the batch within this share.
+    """
     size = max(SMALL_BATCH_BYTES, ahead // (2 * max(1, workers)))
     if size >= MIN_BATCH_BYTES:
         return session.max_batch_rows

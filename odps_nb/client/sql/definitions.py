@@ -304,7 +304,7 @@ def add_columns(
     *,
     if_not_exists: bool,
 ) -> None:
-    """Add columns to the end of the table's data columns; ``schema`` is its present schema."""
+    """Add columns to the end of the table's data columns; ``schema`` is its current schema."""
     if added.partition_columns or not added.columns:
         raise ArgumentError("only data columns can be added", hint="pass e.g. 'price double'")
     _check_names(table, added.columns)

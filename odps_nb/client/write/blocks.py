@@ -234,8 +234,9 @@ def commit_settled(
 ) -> None:
     """Call ``commit`` until it succeeds; after a lost response, ask ``committed`` for the outcome.
 
-    A session commits once, so a commit may be repeated. ``commit`` returns whether the session is
-    committed. The error is ``in_doubt`` if a request may have arrived and the outcome is unknown.
+    The service commits a session at most once, so a commit can be retried. ``commit`` returns
+    whether the session is committed. The error is ``in_doubt`` if a request may have arrived and
+    the outcome is unknown.
     """
     sent = False
     while True:

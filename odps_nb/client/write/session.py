@@ -250,7 +250,7 @@ def commit_write(
         storage.call(request, tracker=tracker, read_timeout=timeout, patient=True)
         return True
 
-    # a commit may be repeated (``docs/protocol.md`` section 3.7)
+    # a commit can be retried (``docs/protocol.md`` section 3.7)
     commit_settled(commit, committed, attempts)
 
 

@@ -21,8 +21,9 @@ if TYPE_CHECKING:
 
 _PACKETS: Final = 400  # maximum packets before the first frame
 _DULL: Final = 24  # brightness range (of 256 levels) below which a frame is considered blank
-_LATER: Final = 6  # parts of a video; a frame from the end of each may replace a blank first frame
-_SKIPPED: Final = 12  # the same, in frames, for a video that was read in part
+# If the first frame is blank, frames at 1/6 to 5/6 of the duration are tried.
+_LATER: Final = 6
+_SKIPPED: Final = 12  # frames to skip between tries if only part of the video was read
 _INDEXED: Final = (
     *("video/mp4", "video/quicktime", "video/3gpp"),
     *("video/webm", "video/x-matroska", "video/x-ms-asf"),

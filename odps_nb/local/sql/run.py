@@ -264,7 +264,7 @@ class SqlRunner:
         with ExitStack() as stack:
             ready = []
             for statement in statements:
-                with ExitStack() as own:  # ends the query, which uses a process
+                with ExitStack() as own:  # closes the query and its process
                     ready.append(self._inserted(statement, replace(job, stack=own), stack))
             job.stopper.check()
             finished = [(publish, ingest.finish()) for ingest, publish in ready]

@@ -323,7 +323,10 @@ class RowView(ExportsRows):
 
     @property
     def frame_code(self) -> str:
-        """Python code for a data frame of all selected rows, in order; a comment names a search."""
+        """Python code for a sorted data frame of all selected rows.
+
+        If a search text is set, the code omits it, and a comment states this.
+        """
         read = f"{self._rows.code(self.where)}.to_pandas(){sort_code(self.choice.order)}"
         return f"{read}  # without the search" if self.choice.search else read
 
@@ -581,7 +584,7 @@ class RowView(ExportsRows):
             raise ArgumentError(
                 "not all rows can be exported in this order: the access key may read only the "
                 "first rows of a result",
-                hint="remove the order, or write it into the query with a limit",
+                hint="remove the order, or add ORDER BY and LIMIT to the query",
             )
         self._exported = read = self._rows.copy()
         search = TextSearch(self.columns, choice.search) if choice.search else None

@@ -37,7 +37,7 @@ _QUERY = re.compile(r"[^,]*-execution-root-id-\d+")
 class Activity:
     """A read, write or `blob_map`; Spark may run it several times.
 
-    If ``commits`` is true, the activity ends when its commit ends (`Ended`).
+    If ``commits`` is true, the activity ends when the outcome of its commit is reported (`Ended`).
     """
 
     operation: Literal["read", "write", "blobs"]

@@ -79,9 +79,9 @@ def _star_of(projection: Any) -> tuple[str, Any] | None:
 
 
 def _hidden_star(select: Any, known: list[tuple[str, Any]]) -> bool:
-    """Whether a star in an expression or in a nested select covers a relation in this select.
+    """Whether a ``*`` in an expression or a nested SELECT expands to columns of this SELECT.
 
-    The star of ``count(*)`` is ignored.
+    The ``*`` of ``count(*)`` is ignored.
     """
     from sqlglot import exp
 

@@ -193,7 +193,7 @@ class SubmitSql:
         if not has_spelling(self.sql):
             raise ArgumentError(
                 "the query contains a control character, which XML cannot represent",
-                hint="write it as chr(…) with its number, or bind it as :name",
+                hint="write chr(n), where n is its code point, or bind the text as :name",
             )
         properties = {"settings": dump(dict(self.settings)).decode(), "uuid": self.unique_id}
         config = (

@@ -328,7 +328,7 @@ def test_a_profile_survives_a_round_trip_through_options_in_any_letter_case():
 
 
 @pytest.mark.nightly
-def test_a_pyodps_entry_gives_its_settings():
+def test_a_profile_takes_its_settings_from_a_pyodps_entry():
     entry = ODPS(
         "id", SECRET, project="p", endpoint="http://127.0.0.1:9/api", overwrite_global=False
     )

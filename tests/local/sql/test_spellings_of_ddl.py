@@ -59,7 +59,7 @@ def test_a_table_created_like_another_has_its_own_lifecycle(odps: Connection, na
         odps.sql(f"create table {name}_like like {name} 9")
 
 
-def test_a_table_is_replaced_by_its_own_rows(odps: Connection, name: str) -> None:
+def test_create_or_replace_may_read_the_table_that_it_replaces(odps: Connection, name: str) -> None:
     odps.sql(f"create or replace table {name} as select id, hh from {name} where id = 2")
     assert odps.table(name).read().to_pandas().values.tolist() == [[2, 1]]
     odps.sql(f"create or replace table {name} (other string)")

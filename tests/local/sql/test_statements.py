@@ -167,7 +167,7 @@ def test_invalid_names_are_refused(peer: Peer, name: str) -> None:
         peer.table(name)
 
 
-def test_an_instance_has_states_and_text(peer: Peer) -> None:
+def test_an_instance_has_a_status_and_a_result_as_text(peer: Peer) -> None:
     peer.sql("SELECT 1 AS a, NULL AS b;")
     result = control.GetInstanceResult(project=peer.service.project, instance_id=peer.last_instance)
     (task,) = result.decode_answer(peer.ok(result.encode()).content, {}).tasks

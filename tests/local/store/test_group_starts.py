@@ -25,7 +25,7 @@ def folder(tmp_path: Path) -> Iterator[DataFolder]:
 
 @pytest.fixture
 def name(folder: DataFolder, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A row file with many small groups, the last one short, also as Arrow."""
+    """Name of a row file with many small row groups, the last one smaller; it has an Arrow copy."""
     monkeypatch.setattr(row_files, "ROW_GROUP_ROWS", GROUP)
     monkeypatch.setattr("odps_nb.local.store.arrow_cache.SMALLEST", 0)
     batch = pa.record_batch({"id": pa.array(range(ROWS)), "half": pa.array([0.5] * ROWS)})

@@ -257,7 +257,7 @@ def test_a_filter_also_finds_tables_by_their_column_names(sidebar: Lab) -> None:
 
 @pytest.fixture
 def cells(sidebar: Lab) -> Iterator[Lab]:
-    """The cells of the notebook, with the tree in focus; cells that a test adds are removed."""
+    """The notebook, with the keyboard focus in the tree; cells that a test adds are removed."""
     before = sidebar.sources()
     sidebar.find("orders").click()
     sidebar.row("amount").wait_for()

@@ -55,7 +55,7 @@ def view(odps, written):
 
 @pytest.mark.gate(3)
 @pytest.mark.parametrize("column", ["id", "part", "amount", "share", "day", "seen", "flag", "word"])
-def test_a_cell_selects_the_rows_with_its_value_or_all_others(view, written, column):
+def test_the_filter_of_a_cell_selects_equal_rows_or_all_others(view, written, column):
     n, values = written.schema.get_field_index(column), written[column].to_pylist()
     for row in (0, 40, 140):
         equal = [one for one, value in enumerate(values) if value == values[row]]

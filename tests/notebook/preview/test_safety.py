@@ -1,4 +1,4 @@
-"""Previews are safe to view: only our own media types, sandboxes, escaping."""
+"""Previews are safe to view: only allowed media types, sandboxed frames, escaped text."""
 
 import base64
 import io
@@ -17,9 +17,9 @@ from odps_nb.formats.shared import GRID, LIST, SINGLE
 from odps_nb.notebook.preview.tile import tile
 from tests.support.previews import NASTY, Seen, Value, seen
 
-# -- rule 1: only our own media types, after sniffing -------------------------------------------
+# -- rule 1: only allowed media types, detected from the content --------------------------------
 
-OURS = {
+ALLOWED = {
     "image/png",
     "image/jpeg",
     "image/webp",
@@ -30,13 +30,13 @@ OURS = {
 }
 
 
-def test_data_urls_have_only_media_types_of_our_table(drawn):
+def test_data_urls_have_only_allowed_media_types(drawn):
     found = set()
     for made in drawn(GRID).values():
         for source in Seen(made.html).values("src"):
             assert source.startswith("data:")
             found.add(source[5:].split(";")[0])
-    assert found <= OURS
+    assert found <= ALLOWED
     assert {"image/png", "image/jpeg", "image/svg+xml", "audio/wav"} <= found
 
 

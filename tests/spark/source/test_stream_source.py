@@ -1,4 +1,4 @@
-"""The responses of a stream reader to Spark's calls, over the real service."""
+"""The responses of a stream reader to Spark's calls, with requests to the embedded service."""
 
 from __future__ import annotations
 

@@ -152,7 +152,7 @@ def fields_of(body: bytes) -> dict[str, str]:
 def scalars_of(headers: Mapping[str, str], body: bytes) -> Iterator[tuple[str, str]]:
     """Yield the values of a response that a client can send back, by name.
 
-    Of a header, only the text after its last slash is a value.
+    A header is yielded without the text up to its last slash, so ``Location`` yields an id.
     """
     for name, value in headers.items():
         if NEEDED.match(name):

@@ -22,7 +22,7 @@ def keys_of(service: LocalService) -> dict[str, Any]:
 
 
 def account_of(service: LocalService) -> dict[str, Any]:
-    """Return the same settings and the tunnel endpoint, which then is not requested."""
+    """Return the same settings and the tunnel endpoint, so that no request for it is sent."""
     return {**keys_of(service), "tunnel_endpoint": service.tunnel_endpoint}
 
 

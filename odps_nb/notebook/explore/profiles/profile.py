@@ -240,7 +240,8 @@ class _Described:
             return low, high
         drawn = [bar.label for bar in bars if not bar.is_beside]
         if not any(bar.count for bar in bars if not bar.is_beside):
-            return low, high  # if no row is on the axis, a bound may be beyond both extremes
+            # no row is on the axis, so an axis bound may be below or above both extremes
+            return low, high
         for bar in bars:
             if bar.others and drawn:
                 low, high = drawn[0], drawn[-1]
