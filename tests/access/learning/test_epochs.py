@@ -234,7 +234,12 @@ def test_an_epoch_whose_session_expires_continues_with_a_new_session_of_the_same
 
 
 @pytest.mark.parametrize(
-    ("partitions", "overwrite"), [(None, False), (None, True), ("ds=1", False)]
+    ("partitions", "overwrite"),
+    [
+        (None, False),
+        pytest.param(None, True, marks=pytest.mark.storage_api("versions")),
+        ("ds=1", False),
+    ],
 )
 def test_a_table_that_changed_raises_a_typed_error(odps, new_name, partitions, overwrite):
     table = odps.create_table(new_name("changed"), "id bigint", partitioned_by="ds string")
