@@ -187,17 +187,18 @@ class Result(RowForms):
 
     def to_spark(self, spark: Any, *, progress: Progress = None) -> Any:
         """Return the rows as a Spark DataFrame; this process reads them and sends them to Spark."""
-        from odps_nb.spark.launch.connect import SESSION_HINT, check_session
         from odps_nb.spark.reading.dataframe import local_dataframe
 
-        check_session(spark, SESSION_HINT)  # before the rows are read
         # Without a zone, Spark would interpret instants in the time zone of its session.
         zone = self._zone or "UTC"
-        with self._reading(progress) as (tracker, token):
-            # Spark supports only microseconds.
-            batches = self._arriving(tracker, token, zone=zone, unit=TimeUnit.MICRO)
-            rows = as_table(batches, lambda: self._columns(zone))
-        return local_dataframe(spark, rows, self.schema)
+
+        def rows() -> pa.Table:
+            with self._reading(progress) as (tracker, token):
+                # Spark supports only microseconds.
+                batches = self._arriving(tracker, token, zone=zone, unit=TimeUnit.MICRO)
+                return as_table(batches, lambda: self._columns(zone))
+
+        return local_dataframe(spark, rows, lambda: self.schema)
 
     def cancel(self) -> None:
         """Cancel the query on the service; waiting calls raise `CancelledError`. Idempotent."""

@@ -47,6 +47,7 @@ def test_unusual_values_are_stored_as_intended(
     assert table.read().to_arrow()["c"].to_pylist() == stored
 
 
+@pytest.mark.storage_api("far times")
 def test_nanoseconds_beside_far_years_are_rounded_on_request(
     odps: Connection, new_name: NewName
 ) -> None:
