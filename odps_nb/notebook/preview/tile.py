@@ -90,7 +90,7 @@ class Tile:
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """The notes without the reason that is drawn in place of the content."""
+        """The notes, except a reason that is already drawn in place of the content."""
         refused = self.drawing.note if self.drawing.refused else None
         return tuple(note for note in self.notes if note != refused)
 

@@ -1,4 +1,4 @@
-"""`register` and `options`: make ``format("odps")`` known to a session, and connect its readers."""
+"""`register` and `options`: add ``format("odps")`` to a session, and configure its connections."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ _LONG = 2**63 - 1  # larger integers are DECIMAL literals
 MAX_LISTED = 100
 """Maximum number of values in a condition of the filter builder."""
 
-# The pattern, the text if it matches, and if it does not; "i" ignores case.
+# The pattern, the label of the condition and of its negation; a prefix "i" means ignore case.
 _LIKE = {
     "icontains": ("%{}%", "contains", "does not contain"),
     "istarts": ("{}%", "starts with", "does not start with"),

@@ -36,7 +36,7 @@ _SIGNS = {
     "CLOCK": _DIGITS + ": ",
     "BYTES": "0123456789abcdefx… (),b",
 }
-# text that quotes, brackets, escapes and separators of a displayed nested value may contain
+# matches text with quotes, brackets, escapes or separators, which JSON adds to nested values
 _BETWEEN = re.compile(r'["\[\]{}\\]|,(?: |$)|^ |^:(?: |$)')
 _WORDS = ("null", "true", "false", "nan", "-infinity", "<blob>")
 _LEAF = frozenset("0123456789-+.:, eabcdfx…()")  # characters of nested times, fractions and bytes
@@ -148,7 +148,7 @@ def _flat(array: pa.Array, column: Column, needle: str, digits: int) -> np.ndarr
     if pt.is_dictionary(array.type):
         array = array.dictionary_decode()
     if pt.is_timestamp(array.type) and (array.type.tz is None or set(needle) <= set(_NUMERIC)):
-        # the displayed text begins as Arrow's, which is faster to search
+        # the displayed text begins like the text of Arrow, which can be searched faster
         maybe = _containing(array.cast(pa.string()), needle)
     elif pt.is_binary(array.type) and set(needle) <= set(_HEX):
         maybe = _hex_containing(array, needle)
@@ -178,7 +178,7 @@ def _may_contain(array: pa.Array, needle: str) -> np.ndarray:
     """Return a mask of the numbers that may contain the needle as Python writes them."""
     if pt.is_integer(array.type):
         return _containing(array.cast(pa.string()), needle)
-    # Arrow and Python format some numbers differently, such as 2.0 (2) and 1e+20
+    # Arrow and Python format some numbers differently, such as 2.0 (Arrow: 2) and 1e+20
     size = pc.abs(array)
     plain = pc.or_(pc.equal(size, 0), pc.and_(pc.greater(size, 1e-4), pc.less(size, 1e9)))
     texts = pc.binary_join_element_wise(array.cast(pa.string()), ".0", "")
