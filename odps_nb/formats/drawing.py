@@ -55,7 +55,7 @@ class Drawing:
     note: str = ""  #: One line below the caption.
     picture: str = ""  #: ``data:`` URL of the picture, for views that show it without the markup.
     player: str = ""  #: ``data:`` URL of the audio or video, for the same views.
-    refused: bool = False  #: Whether the preview is only the reason, which is also the ``note``.
+    refused: bool = False  #: Whether the preview shows only the reason in ``note``.
 
 
 def framed(content: str, size: Size) -> Html:

@@ -130,7 +130,7 @@ _BY_ENDING: Final = {
     **dict.fromkeys((".js", ".mjs", ".ts", ".jsx", ".tsx"), "JavaScript"),
     **{".sh": "Shell", ".sql": "SQL", ".java": "Java", ".go": "Go", ".rs": "Rust", ".c": "C"},
 }
-# languages that share marks with others, but are not recognised
+# endings of languages that are not recognised, although their text has marks of other languages
 _MARKDOWN_ENDINGS: Final = (".md", ".markdown")
 _OTHERS: Final = (
     ".cs",

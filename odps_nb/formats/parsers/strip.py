@@ -34,7 +34,7 @@ Parts = Callable[[], Iterable[tuple[str, bytes]]]
 
 
 def samples(parts: Parts, size: Size) -> tuple[dict[str, Any], bytes]:
-    """Return a picture of the first pictures; else ``sounds`` and the bytes to play; else neither.
+    """Return one picture that shows the first pictures, or else ``sounds`` and the bytes to play.
 
     A sound has a name, facts, a media type and the number of its bytes to play, 0 for large sounds.
     """

@@ -63,7 +63,7 @@ class _Reader:
 
     def tensor(self) -> tuple[str, str, list[int]]:
         name, sizes = self.text(), self.number("I")
-        shape = [self.number("Q") for _ in range(sizes)][::-1]  # the fastest one is stored first
+        shape = [self.number("Q") for _ in range(sizes)][::-1]  # the innermost one is stored first
         kind = self.number("I")
         self.number("Q")
         return name, _TYPES.get(kind, str(kind)), shape
