@@ -40,9 +40,9 @@ class Excerpt:
     """The first bytes of a blob."""
 
     data: bytes = field(repr=False)
-    whole: bool  #: Whether these are all the bytes.
+    whole: bool  #: Whether ``data`` is the whole blob.
     size: int | None = None  #: Size of the whole blob, if known.
-    verified: bool = False  #: Whether these are all the bytes and their checksums match.
+    verified: bool = False  #: Whether ``data`` is the whole blob and its checksums match.
     room: int = 0  #: Maximum original bytes to embed in the page.
 
 

@@ -10,7 +10,7 @@ from os.path import splitext
 from types import MappingProxyType
 from typing import Final
 
-# types that Python's own table lacks in some versions, or for which it names the content instead
+# types that Python's table lacks in some versions, or replaces by the type of the content inside
 _MORE: Final = """
     application/gzip .gz .tgz           application/x-bzip2 .bz2            application/x-xz .xz
     application/zstd .zst               application/x-7z-compressed .7z     application/vnd.rar .rar

@@ -62,9 +62,9 @@ def form_of(
 ) -> Form | None:
     """Return the separator and header offset; ``None`` if the text is not a table.
 
-    All lines of ``head``, the first characters of the text, decide. Leading lines that begin with
-    ``#`` are comments; the last one is the header if it has as many fields as the rows, and the
-    first row is not a header itself.
+    The decision uses all lines of ``head``, the first characters of the text. Leading lines that
+    begin with ``#`` are comments. The last comment is the header if it has as many fields as the
+    rows, and the first row is not a header itself.
 
     Parameters
     ----------

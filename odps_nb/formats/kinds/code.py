@@ -1,6 +1,6 @@
 """Source code and Markdown: the first lines with syntax highlighting; never rendered.
 
-A language is recognised by typical line beginnings. A file with too few of these is treated as
+A language is recognised by typical line beginnings. A file with too few such lines is treated as
 plain text.
 """
 
@@ -33,7 +33,7 @@ _MARKDOWN = _language("text/markdown", "Markdown", "text/x-markdown")
 _RST_TEXT = _language(
     "text/x-rst", "reStructuredText", "text/prs.fallenstein.rst", "text/restructured"
 )
-# for each language: a pattern for the #! line, and one for typical lines (two must match)
+# for each language: a pattern for the #! line, and one for typical lines (two lines must match)
 _LANGUAGES: Final = (
     (
         _language("text/x-python", "Python", "application/x-python", "text/x-script.python"),
@@ -196,7 +196,7 @@ def _recognise(head: Head) -> Format | None:
 
 
 def _by_marks(text: str, lines: list[str], ending: str) -> Format | None:
-    """Return the language of the file's ending if a mark fits it, else the one with most marks."""
+    """Return the language of ``ending`` if a mark fits it, else the language with most marks."""
     counts = [
         (
             len(

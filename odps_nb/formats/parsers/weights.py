@@ -1,7 +1,7 @@
 """GGUF model files: the names, types and shapes of tensors, or the settings before them.
 
 The GGUF specification of ggml describes the layout: counts of tensors and settings, the settings
-(key, type, value), then the tensors (name, dimensions, type, offset). A file is read in part.
+(key, type, value), then the tensors (name, dimensions, type, offset). Only part of a file is read.
 """
 
 from __future__ import annotations

@@ -208,7 +208,7 @@ def save_file(
     progress: Progress = False,
     cancel: CancelToken | None = None,
 ) -> tuple[WrittenFile, Path]:
-    """Write rows as a file of any size in the current folder; a name in use gets a number."""
+    """Write rows as a file of any size in the current folder; number the name if it is in use."""
     files: list[WrittenFile] = []
 
     def fill(file: BinaryIO) -> None:

@@ -1,6 +1,6 @@
 """Draws one blob as a tile: a preview and a caption.
 
-If one blob is damaged or deleted, or a parser fails, its tile states the reason.
+If one blob is damaged or deleted, or a parser fails, the tile of this blob states the reason.
 Errors that concern all blobs are raised: see `OF_ALL`.
 """
 

@@ -213,7 +213,7 @@ def _fetch(
     with contextlib.closing(fetched):
         for outcome in fetched:
             if tracker is not None and isinstance(outcome, OdpsNbError):
-                tracker.add(items=1)  # counts as finished, although the fetch failed
+                tracker.add(items=1)  # a failed fetch also counts as finished
             if isinstance(outcome, LimitExceededError) and outcome.limit == task.largest:
                 yield _too_large(task, outcome)
             else:

@@ -201,7 +201,7 @@ def cte_of(table: Any) -> Any | None:
         clause = parent if isinstance(parent, exp.With) else parent.args.get("with_")
         if isinstance(clause, exp.With) and not isinstance(child, exp.With):
             seen = clause.expressions
-            if child in seen and parent is clause:  # an entry can refer only to earlier entries
+            if child in seen and parent is clause:  # a CTE can refer only to earlier ones
                 index = next(i for i, item in enumerate(seen) if item is child)
                 seen = seen[: index + bool(clause.args.get("recursive"))]
             for entry in reversed(seen):

@@ -33,7 +33,7 @@ class AllGroups:
         self._choice, self._is_complete = choice, is_complete
         self._table = pa.table({name: plain(table, name) for name in table.column_names})
         measure = self._table.column("m")
-        # Arrow skips NaN where SQL does not, and sorts it differently.
+        # Arrow skips NaN where SQL does not, and sorts NaN differently.
         self._has_nan = pt.is_floating(measure.type) and pc.any(pc.is_nan(measure)).as_py()
 
     @property
@@ -41,7 +41,7 @@ class AllGroups:
         return self._choice.kind != "box" and self._choice.agg in _MERGED and not self._has_nan
 
     def x_count(self) -> int | None:
-        """Return the number of values of x, at least if groups are missing; ``None`` if unknown."""
+        """Return the number of x values (a minimum if groups are missing); ``None`` if unknown."""
         if self._choice.color is not None and not self._is_complete:
             return None
         count: int = pc.count_distinct(self._table.column("g"), mode="only_valid").as_py()
@@ -104,7 +104,7 @@ def ranked(values: pa.Array, measures: pa.Array, choice: ChartChoice, most: int)
 
 
 def without_one_other(values: pa.Array, most: int) -> pa.Array:
-    """Return the first ``most`` values; all, if `OTHERS` would hold one value by default."""
+    """Return the first ``most`` values; if ``most`` is the default, also a single remaining one."""
     return values if len(values) <= most + (most == USUAL_TOP) else values[:most]
 
 

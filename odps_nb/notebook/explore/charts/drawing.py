@@ -1,7 +1,7 @@
 """Draws a chart as SVG without scripts or references; each mark has its exact values as a title.
 
-All text is escaped. Text is readable on white, the background of the static page; the live view
-gives it the page's text colour. Marks are visible on light and on dark backgrounds.
+All text is escaped. The colour of text is readable on white, the background of the static page; the
+live view uses the page's text colour. Marks are visible on light and on dark backgrounds.
 """
 
 from __future__ import annotations
@@ -191,7 +191,7 @@ class _Drawing:
         return COLORS[color % len(COLORS)] if color >= 0 else _NONE
 
     def _legend_places(self) -> Iterator[tuple[int, float, int]]:
-        """Yield each colour with the position of its name: x in pixels, and the row."""
+        """Yield each colour with the position of its name in the legend: x in pixels, and row."""
         if self._choice.color is None:
             return
         x, row = float(self._margin), 0

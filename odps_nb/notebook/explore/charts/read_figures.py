@@ -71,7 +71,7 @@ class ReadFigures(FigureQuery):
         self._arrays = {name: plain(table, name) for name in table.column_names}
         self._of_x = self._arrays[choice.x.name]
         self._values = {"0": pa.array(np.zeros(table.num_rows, dtype=np.int64))}
-        """The values of the evaluated expressions, by the text of the expression."""
+        """The value of each evaluated expression, by the expression's text."""
 
     # -- expressions ----------------------------------------------------------------------------
 

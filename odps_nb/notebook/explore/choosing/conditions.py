@@ -228,7 +228,7 @@ def _template(name: str, op: str, values: Sequence[Any], *, below: bool, exclude
 def _folded(text: str) -> str:
     if any(character.lower() != character.upper() for character in text if not character.isascii()):
         raise ArgumentError(
-            f"only the letters A to Z can be compared without case, not those of {text!r:.100}",
+            f"only the letters A to Z can be compared ignoring case, not those of {text!r:.100}",
             hint="search in the whole table, or choose the case-sensitive condition",
         )
     return text.lower()

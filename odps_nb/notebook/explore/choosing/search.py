@@ -24,7 +24,7 @@ MAX_EXPORTED_BYTES = 2_000_000_000
 """Maximum bytes of exported rows to sort, as Arrow data; sorting needs twice this memory."""
 
 _DIGITS = "0123456789-+."
-# characters that displayed values may contain, by kind; a kind not listed may contain any
+# characters that displayed values may contain, by kind; other kinds may contain any character
 _SIGNS = {
     "INTEGER": _DIGITS,
     "FLOAT": _DIGITS + "einfa",
@@ -43,7 +43,7 @@ _LEAF = frozenset("0123456789-+.:, eabcdfx…()")  # characters of nested times,
 _ESCAPED = r'["\\\x00-\x1f]'
 _NUMERIC, _HEX = "0123456789.", "0123456789abcdef"
 _HEX_DIGITS = np.array([list(f"{byte:02x}".encode()) for byte in range(256)], np.uint8)
-# the other letters whose case-folded form contains letters of ASCII
+# non-ASCII letters whose case-folded form contains ASCII letters
 _FOLDED_TO_ASCII = "[\xdf\u0130\u0149\u017f\u01f0\u1e96-\u1e9a\u1e9e\u212a\ufb00-\ufb06]"
 _FRACTION = re.compile(r"\.(\d+)")
 _SEPARATED = re.compile(r"-?\d{1,3}(,\d{3})+(\.\d*)?")  # a number with separators

@@ -87,8 +87,8 @@ def draw_sample(
 
     A search for matching rows ends after `SAMPLE_SECONDS`. If rows cannot be read by number (for
     example with both a filter and a limit), the first rows are taken. ``matching`` returns the
-    number of matching rows, if known. If there are at most ``most``, they are read from the start
-    in a single pass, because this lets the service skip the most rows.
+    number of matching rows, if known. At most ``most`` matching rows are read from the start in a
+    single pass, because this lets the service skip the most rows.
     """
 
     def are_few() -> bool:

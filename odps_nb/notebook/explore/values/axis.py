@@ -85,7 +85,7 @@ def calendar_ticks(labels: Sequence[str], spacing: Callable[[int], float]) -> li
         for n in reversed(starts[:-1]):
             if shown[0] - n >= spacing(width):
                 shown.insert(0, n)
-        if len(shown) > 1 and len(starts) - len(shown) <= len(starts) // 4:  # few do not fit
+        if len(shown) > 1 and len(starts) - len(shown) <= len(starts) // 4:  # most starts fit
             return [(n, labels[n][:width]) for n in shown]
     return []
 
