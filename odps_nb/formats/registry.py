@@ -65,7 +65,7 @@ class Kinds:
     def _head(self, data: bytes, *, whole: bool, name: str, guess: bool = False) -> Head:
         try:
             return Head.of(data, whole=whole, brands=self._brands, guess=guess, name=name)
-        except Exception as error:  # noqa: BLE001  # codecs and a library's guess may raise anything
+        except Exception as error:  # noqa: BLE001  # codecs and a library's guess may raise any error
             _log.warning("the encoding of a blob was not detected: %s", error)
             return Head(data=data, whole=whole)
 
@@ -74,7 +74,7 @@ class Kinds:
             try:
                 if matched := kind.match(head):
                     return matched
-            except Exception as error:  # noqa: BLE001  # other packages' kinds may raise anything
+            except Exception as error:  # noqa: BLE001  # other packages' kinds may raise any error
                 _log.warning("the preview kind %r failed to recognise a blob: %s", kind.name, error)
         raise AssertionError("the kind 'binary' matches everything")
 
@@ -91,7 +91,7 @@ def kinds() -> Kinds:
     for entry in sorted(entry_points(group=GROUP)):
         try:
             registered = Kinds((*registered, entry.load()))
-        except Exception as error:  # noqa: BLE001  # other packages may raise anything
+        except Exception as error:  # noqa: BLE001  # other packages may raise any error
             _log.warning("skipping the preview kind %r: %s", entry.name, error)
     return registered
 

@@ -258,7 +258,7 @@ def _is_code(rows: _Rows) -> bool:
 
 
 def _rank(rows: _Rows, separator: str, share: float) -> float:
-    """Return how well a separator fits; a tab on every line is hardly ever part of a field."""
+    """Return how well a separator fits; a tab on every line is almost never part of a field."""
     return share * _quality(rows, separator) + (separator == "\t" and share == 1)
 
 

@@ -109,7 +109,7 @@ _RST: Final = re.compile(
 _NO_TITLE: Final = ("#", "`", "---", '"', "'", 'r"')
 # assignments, as in programs and settings, but not in prose
 _SETTING: Final = re.compile(r"^\w+ = (?:[\[({'\"\d]|True\b|False\b|None\b)", re.MULTILINE)
-# a header field (RFC 5322) of a message or of package metadata; the body may be anything
+# a header field (RFC 5322) of a message or of package metadata; the body may contain any text
 _FIELD: Final = re.compile(r"[A-Z][A-Za-z-]*: \S")
 # a decorator, or the name of a FASTQ sequence; different names count as one kind of mark
 _WORD: Final = re.compile(r"^@\S*")

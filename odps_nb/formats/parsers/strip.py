@@ -49,7 +49,7 @@ def samples(parts: Parts, size: Size) -> tuple[dict[str, Any], bytes]:
         playable = data if len(played) + len(data) <= _PLAYED else b""
         try:
             facts = " · ".join(stated(data, mime, len(data)))
-        except Exception as error:  # noqa: BLE001  # a damaged sample; FFmpeg may raise anything
+        except Exception as error:  # noqa: BLE001  # a damaged sample; FFmpeg may raise any error
             facts, playable = refusal_of(error), b""
         sounds.append([name[:_LONGEST], facts, mime, str(len(playable))])
         played += playable

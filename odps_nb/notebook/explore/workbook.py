@@ -34,7 +34,7 @@ class WorkbookWriter:
     def __init__(self, sink: BinaryIO, columns: list[Column]) -> None:
         self._columns, self._row = columns, 0
         self.shortened = 0
-        """Number of texts that were cut at `MAX_TEXT`."""
+        """Number of texts that were truncated to `MAX_TEXT`."""
         self._folder = tempfile.TemporaryDirectory(prefix="odps-nb-")
         options = {"constant_memory": True, "tmpdir": self._folder.name}
         self._book = require("xlsxwriter").Workbook(sink, options)

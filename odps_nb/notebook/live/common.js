@@ -99,7 +99,7 @@ async function copyText(text) {
   }
 }
 
-// Copies a text, and says so on the button with this label.
+// Copies text. The button shows "Copied" for 1.5 seconds, and then `label` again.
 async function copyFrom(button, label, text) {
   await copyText(text);
   button.textContent = "Copied";

@@ -312,7 +312,7 @@ def _kind(snapshot: ProgressSnapshot) -> tuple[str, str]:
 class CancelButton:
     """A button in the current cell that calls ``cancel``; not shown without anywidget.
 
-    Like every live view, it is hidden until the kernel responds, and when the kernel is gone.
+    Like every live view, the button is hidden until the kernel responds, and after it has stopped.
     """
 
     def __init__(self, cancel: Callable[[], None]) -> None:

@@ -435,5 +435,5 @@ class Runs:
             return otherwise
         try:
             return question(context)
-        except (Py4JError, OSError, AttributeError, TypeError):  # Spark was stopped meanwhile
+        except (Py4JError, OSError, AttributeError, TypeError):  # Spark has been stopped
             return otherwise
