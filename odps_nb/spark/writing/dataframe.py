@@ -99,8 +99,8 @@ def write(
     Parameters
     ----------
     df
-        The rows. Each DataFrame partition becomes one stream; more than 20,000 partitions (by the
-        tunnel: 400) are coalesced.
+        The rows. Each DataFrame partition becomes one stream; more than 20,000 partitions (with
+        the tunnel: 400) are coalesced.
     odps
         As in `odps_nb.spark.read`.
     partition
@@ -278,12 +278,12 @@ def write_target(
 def _arranged(df: DataFrame, target: Target, change: Change | None, most: int) -> DataFrame:
     """Group rows by table partition, and the rows of a `Change` also by its key columns.
 
-    Spark splits large groups again (rebalance). Without columns to group by, only the number of
-    tasks is limited to ``most``, the number of streams that a session may have.
+    Spark splits large groups again (rebalance). At most ``most`` tasks write, because a session
+    may have only this many streams.
     """
     from pyspark.sql import functions as F
 
-    known = {name.casefold() for name in df.columns}  # without columns that tasks generate
+    known = {name.casefold() for name in df.columns}  # tasks generate other columns
     named = [c.name for c in target.columns.partition_columns if c.name.casefold() in known]
     keys = [F.col(f"`{name}`") for name in named]
     if change is not None:
