@@ -55,8 +55,8 @@ def text_types(
 ) -> tuple[pa.DataType, ...]:
     """Return the final Arrow types of a stream's columns: strings for text, binary for BINARY.
 
-    The service may send either type as strings or as binary. Other types, such as references, are
-    unchanged.
+    The service may send text and BINARY values as strings or as binary. Other types, such as BLOB
+    references, are unchanged.
     """
     if shown is None:
         return tuple(as_bytes(kind) if mode is TextMode.BINARY else kind for kind in came.types)

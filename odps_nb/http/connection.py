@@ -149,7 +149,7 @@ class _Guarded(HTTPConnection):
                 cause = OSError(text)
             raise ProxyError(f"the proxy failed: {text}", cause) from cause
         finally:
-            exchange.sent, exchange.body = False, None  # they described the CONNECT request
+            exchange.sent, exchange.body = False, None  # they belong to the CONNECT request
         self.sock.settimeout(timeout)  # reading the proxy's response set a shorter time-out
 
     def getresponse(self) -> Any:

@@ -238,7 +238,7 @@ def cut_ranges(segments: Sequence[Segment], request: CreateReadSession) -> list[
 
 
 def seek(files: Sequence[ScanFile], offset: int) -> tuple[int, int]:
-    """For the file of kept row ``offset``, return the numbers of its first stored and kept row."""
+    """Return how many stored and kept rows precede the file that contains kept row ``offset``."""
     start = before = 0
     for file in files:
         if before + (file.kept or 0) > offset:

@@ -1,4 +1,4 @@
-"""Routes of users, roles, grants and permissions, as far as the service has them.
+"""Routes of the supported requests about users, roles, grants and permissions.
 
 The service's rights come from its credentials file (``odps_nb.local.rights``), so no request
 changes them. Users are the access keys; there are no roles.
@@ -69,12 +69,12 @@ class SecurityRoutes:
             case ["show", "grants", "for", _] | ["show", "grants", "for", "user", _]:
                 return self._grants(context, words[-1])
         raise errors.invalid(
-            f"the embedded service does not support {query[:80]!r}; it takes rights from its "
+            f"the embedded service does not support {query[:80]!r}; it reads rights from its "
             "credentials file, and answers only WHOAMI and SHOW GRANTS"
         )
 
     def _grants(self, context: RequestContext, user: str) -> Response:
-        """Return grants as the service does: an empty ``Effect`` allows (see the MCP server)."""
+        """Return grants in the service's form: an empty ``Effect`` means Allow (MCP server)."""
         self._require_user(context, user)
         project = context.path["project"]
         grants = []

@@ -298,7 +298,7 @@ def _check(array: pa.Array, path: str) -> None:
     elif not pt.is_nested(kind):
         width = (kind.index_type if pt.is_dictionary(kind) else kind).bit_width
         size = -(-rows * width // 8)
-        # within the padding: a few decimal256 that are read as decimal128
+        # a buffer of twice the size contains decimal256 values, even if the padding hides it
         is_doubled = (
             pt.is_decimal128(kind) and buffers[0] is not None and buffers[0].size == 2 * size
         )

@@ -143,6 +143,6 @@ class Publisher:
         )
 
     def _rows(self, table: StoredTable, name: str, unit: TimeUnit) -> pa.Table:
-        """Read a file with the table's columns and how to apply them; absent columns are null."""
+        """Read a file's table columns, `OPERATION` and `UPDATED`; absent columns are null."""
         columns = arrow_schema([*table.schema.columns, OPERATION, UPDATED], timestamp_unit=unit)
         return read_file(self._folder, name, columns, table.stored)

@@ -63,8 +63,8 @@ STATUS_OF_CODE: Mapping[str, int] = MappingProxyType(
     {code: status for status, codes in _CODES.items() for code in codes.split()}
 )
 
-# number in "ODPS-0130131:…" -> code, as in stock clients (``docs/protocol.md`` section 8.1); those
-# of keys and signatures from the vendor's page *API errors (ODPS-04CCCCX)*, some of them HTTP 400
+# number in "ODPS-0130131:…" -> code, as in stock clients (``docs/protocol.md`` section 8.1); the
+# numbers of keys and signatures: vendor's page *API errors (ODPS-04CCCCX)*, some with HTTP 400
 _CODE_OF_NUMBER = {
     "0010000": "InternalServerError",
     "0110141": "DataVersionError",
