@@ -137,7 +137,7 @@ class _Bad(NamedTuple):
 
 
 def _first_bad(array: pa.Array, kind: pa.DataType, name: str) -> _Bad | None:
-    """Return the first value that should be text but is not UTF-8; ignore bytes outside rows."""
+    """Return the first value that should be text but is not UTF-8; ignore bytes of no row."""
     if _is_text(array, kind):
         return None
     problems = (_bad_in(value, kind, name, row) for row, value in enumerate(array))
@@ -145,7 +145,7 @@ def _first_bad(array: pa.Array, kind: pa.DataType, name: str) -> _Bad | None:
 
 
 def _is_text(array: pa.Array, kind: pa.DataType) -> bool:
-    """Whether all bytes that should become text are UTF-8, including bytes outside rows."""
+    """Whether all bytes that should become text are UTF-8, including bytes of no row."""
     if as_bytes(array.type).equals(kind):
         return True
     if pt.is_dictionary(kind):

@@ -103,7 +103,7 @@ class _Guarded(HTTPConnection):
             )
         except socket.gaierror as error:
             raise NameResolutionError(self.host, self, error) from error
-        except UnicodeError as error:  # a label is empty or too long
+        except UnicodeError as error:  # a label in the name is empty or too long
             raise NameResolutionError(self.host, self, socket.gaierror(str(error))) from error
         failure: OSError = OSError("the host name has no address")
         for family, kind, protocol, _, address in addresses:

@@ -205,7 +205,7 @@ class CatalogRoutes:
     # -- search -------------------------------------------------------------------------------
 
     def _search(self, context: RequestContext) -> Response:
-        """Return the tables (``type=TABLE``) or schemas that satisfy all terms of the query."""
+        """Return the tables that satisfy all terms of the query, including ``type=TABLE``."""
         terms = [term.strip() for term in context.params.get("query", "").split(",")]
         parsed = [re.fullmatch(r"(name|description):(.*)|(type|project)=(.+)", t) for t in terms]
         if unknown := [term for term, match in zip(terms, parsed, strict=True) if match is None]:

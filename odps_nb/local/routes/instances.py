@@ -96,7 +96,7 @@ class InstanceRoutes:
     def _summary(self, context: RequestContext) -> Response:
         """Handle ``get_task_summary`` with the run time and the numbers of rows.
 
-        JDBC's ``executeUpdate`` returns the sum of the first numbers of ``Outputs``.
+        JDBC's ``executeUpdate`` returns the sum of the first numbers (row counts) of ``Outputs``.
         """
         job = self._service.instances.get(context.path["project"], context.path["instance"])
         document = {}

@@ -226,7 +226,7 @@ def _average(node: Any, types: Types) -> None:
 
 
 def _cast(node: Any, types: Types) -> None:
-    """Truncate where DuckDB would round, and use DuckDB's types for DATETIME and DECIMAL."""
+    """Rewrite a cast by MaxCompute's rules; for example, truncate where DuckDB would round."""
     target, source = node.to, types.name(node.this)
     function = ""
     if target.is_type("decimal") and not target.expressions:

@@ -131,7 +131,7 @@ def chosen_rows(
     columns: tuple[Column, ...],
     choices: Choices,
 ) -> list[pa.RecordBatch]:
-    """Convert a query's batch to rows to insert; its last column is an index into ``choices``."""
+    """Convert a batch, whose last column is an index into ``choices``, to rows to insert."""
     batches: list[pa.RecordBatch] = []
     order: list[pa.Array] = []
     for number, choice in enumerate(choices or (range(len(columns)),)):

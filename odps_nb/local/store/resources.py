@@ -107,7 +107,7 @@ class Resources:
     def listed(
         self, named: Named, *, part: str, owner: str | None, skip: int, limit: int
     ) -> list[Resource]:
-        """Return the resources whose name contains ``part``, by name."""
+        """Return resources whose names contain ``part``, sorted by name; omit parts of uploads."""
         rows = self._db.rows(
             f"SELECT * FROM resources WHERE {_PLACE} NOT is_part AND instr(name, ?) > 0"
             " AND (?4 IS NULL OR owner = ?4) ORDER BY name LIMIT ? OFFSET ?",
@@ -228,7 +228,7 @@ class Resources:
     def functions(
         self, named: Named, *, prefix: str, owner: str | None, skip: int, limit: int
     ) -> list[RegisteredFunction]:
-        """Return the functions whose name starts with ``prefix``, by name."""
+        """Return the functions whose names start with ``prefix``, sorted by name."""
         rows = self._db.rows(
             f"SELECT * FROM functions WHERE {_PLACE} instr(name_key, ?) = 1"
             " AND (?4 IS NULL OR owner = ?4) ORDER BY name_key LIMIT ? OFFSET ?",

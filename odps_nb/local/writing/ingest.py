@@ -151,7 +151,7 @@ class Ingest:
         return batch
 
     def _check_nulls(self, batch: pa.RecordBatch) -> None:
-        """Raise 400 for nulls in NOT NULL columns, except in deletes."""
+        """Raise 400 for nulls in NOT NULL columns, except in deletes and partial updates."""
         operations = batch.column(OPERATION.name)
         mask = pc.fill_null(pc.not_equal(operations, ord("D")), fill_value=True)
         if UPDATED in self._operation:

@@ -134,7 +134,7 @@ class Publisher:
         return file
 
     def _same_blobs(self, name: str, made_of: Sequence[str]) -> None:
-        """Note that a file references the blobs of other files."""
+        """Record that a file references the blobs of other files."""
         self._db.run(
             "INSERT OR IGNORE INTO blob_uses SELECT ?, blob_id FROM blob_uses WHERE file IN"
             f" ({','.join('?' * len(made_of))})",

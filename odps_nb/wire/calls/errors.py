@@ -325,8 +325,8 @@ def _parse_xml(body: bytes) -> _Parts:
 
 
 def _retry_after(headers: Mapping[str, str] | Pairs, hold_millis: int | None) -> float | None:
-    # Parse only seconds: a date needs a clock, which this layer must not use. `client` parses
-    # dates.
+    # Parse only seconds: a date needs a clock, which this layer must not use.
+    # `odps_nb.http.retry` parses dates.
     text = (find_header(headers, "retry-after") or "").strip()
     seconds = float(text) if re.fullmatch(r"\d{1,9}(\.\d{1,9})?", text, re.ASCII) else None
     if seconds is None and hold_millis is not None:
