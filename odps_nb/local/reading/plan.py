@@ -165,7 +165,7 @@ def output_schema(table: StoredTable, request: CreateReadSession) -> TableSchema
     schema, keys = table.schema, set(table.partition_keys)
     data = [find_column(schema, name) for name in request.data_columns]
     parts = [find_column(schema, name) for name in request.partition_columns]
-    # partition keys that are requested as data columns are returned too
+    # also return the partition keys that are requested as data columns
     parts += [c for c in data if c.name in keys and c not in parts]
     data = [c for c in data if c.name not in keys]
     if strangers := [c.name for c in parts if c.name not in keys]:

@@ -22,7 +22,7 @@ from odps_nb.local.service import Service
 from odps_nb.wire.xml_text import DECLARATION, child_text, element, parse_xml
 
 _PROJECT = "/projects/{project}"
-#: Actions on a project and on its tables that each right permits, besides those of lower rights
+#: Actions on a project and on its tables that each right permits in addition to lower rights
 #: (names: odps-sdk-core, ``CheckPermissionConstants.ActionType``).
 ACTIONS: dict[Right, tuple[tuple[str, ...], tuple[str, ...]]] = {
     Right.QUERY: (("Read", "List", "CreateInstance"), ("Describe", "Select")),

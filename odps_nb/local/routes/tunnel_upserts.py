@@ -1,7 +1,7 @@
 """Upsert sessions of the tunnel, for tables with a primary key (``docs/protocol.md`` section 9.4).
 
 A session is a write session in which each bucket is a stream. The client chooses a row's bucket by
-a hash of its key, so the order of a key's rows is that of its bucket's uploads.
+a hash of its key, so the rows of a key are applied in the order of its bucket's uploads.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Lists the functions that the embedded service's SQL supports; all others are refused by name.
+"""Lists the functions that the embedded service's SQL supports; all others raise an error.
 
 Each line states how functions run and what they return, followed by their names. How they run:
 

@@ -55,7 +55,7 @@ _SYNTAX = (
 
 
 def _only(known: dict[Any, Any], names: set[str]) -> dict[Any, Any]:
-    """Return the parser's functions with a special syntax, without those not listed."""
+    """Return the listed functions among the parser's functions with a special syntax."""
     return {
         key: builder
         for key, builder in known.items()

@@ -84,7 +84,7 @@ class InformationSchema:
         }
 
     def find(self, name: Name, place: Place) -> StoredTable | None:
-        """Return a view as a table; ``None`` if the name is not that of a view."""
+        """Return a view as a table; ``None`` if no view has this name."""
         parts = tuple(part.casefold() for part in name)
         if parts[:2] != (PROJECT, SCHEMA) or len(parts) != 3:
             return None

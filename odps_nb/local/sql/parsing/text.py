@@ -79,7 +79,7 @@ def parse_job(source: str, settings: Mapping[str, str]) -> tuple[Statement, ...]
     shown = [at for at, statement in zip(starts, parsed, strict=True) if returns_rows(statement)]
     if len(shown) > 1:
         message = "a script can contain only one statement that returns rows"
-        raise errors.parse_failed(message, at=shown[1], advice="write the others as CREATE TABLE")
+        raise errors.parse_failed(message, at=shown[1], advice="write others as CREATE TABLE … AS")
     return parsed
 
 
