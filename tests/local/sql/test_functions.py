@@ -154,7 +154,7 @@ def no_table(*_: Any) -> Any:
         *(
             (
                 f"{name}(x, -0.1) from values (1) t (x)",
-                "fraction of a percentile is between 0 and 1",
+                "fraction of a percentile must be 0 to 1",
             )
             for name in ("percentile", "percentile_approx")
         ),
