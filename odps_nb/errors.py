@@ -93,7 +93,7 @@ _UNSEEN = re.compile(
     "|\r(?!\n)"
     "|(?<![^\x00-\x7f])[\u200c\u200d\U000e0100-\U000e01ef]"
     "|[\u200c\u200d](?![^\x00-\x7f])"
-    "|(?<![^\x00-\x7f])[\ufe00-\ufe0f](?!\u20e3)"  # 1 + FE0F + 20E3 is the picture of a key
+    "|(?<![^\x00-\x7f])[\ufe00-\ufe0f](?!\u20e3)"  # 1 + FE0F + 20E3 is a keycap emoji
 )
 
 
@@ -138,7 +138,7 @@ class OdpsNbError(Exception):
     """
 
     fact_names: ClassVar[tuple[str, ...]] = ("hint",)
-    """Names of the facts: inherited ones, then the class's own annotations without a value."""
+    """Names of the facts: those of the base classes, then annotations without a value."""
     hint: str | None
     in_doubt: bool = False
 
@@ -299,7 +299,7 @@ class LimitExceededError(OdpsNbError):
 
 
 class OversizeError(ProtocolError, LimitExceededError):
-    """A size declared in the bytes exceeds ``limit``: damaged bytes, or a limit that is too low."""
+    """A size in the bytes exceeds ``limit``: the bytes are damaged, or the limit is too low."""
 
     limit: int | None
     actual: int | None
@@ -317,7 +317,7 @@ class TransportError(OdpsNbError):
     never_answered: bool = False
     """Whether the host has not responded to any request of this client."""
     given_up: bool = False
-    """Whether another call, whose result the request needed, has already retried."""
+    """Whether a call whose result the request needs failed after its own retries."""
 
 
 class ConnectError(TransportError):
@@ -325,7 +325,7 @@ class ConnectError(TransportError):
 
 
 class CertificateError(ConnectError):
-    """The server's certificate is untrusted, has expired, or is for another name."""
+    """The server's certificate is untrusted, has expired, or is for another host name."""
 
 
 class RequestTimeoutError(TransportError):
@@ -351,7 +351,7 @@ class ServiceError(OdpsNbError):
     retry_after: float | None
     excerpt: str | None
     of_lookup: bool = False
-    """Whether the lookup of the storage host failed, before any transfer service was asked."""
+    """Whether the lookup of the storage host failed, before a request to a transfer service."""
 
 
 class InvalidRequestError(ServiceError):

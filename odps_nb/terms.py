@@ -325,7 +325,7 @@ class PartitionSpec:
 
 
 def covered(specs: Iterable[PartitionSpec]) -> Callable[[PartitionSpec], bool]:
-    """Return whether one of many (partial) specs covers a spec, in a time independent of them."""
+    """Return a fast test of whether any of many (partial) specs covers a spec."""
     by_keys: dict[tuple[str, ...], set[tuple[str, ...]]] = {}
     for one in specs:
         pairs = sorted(one.items)
@@ -517,7 +517,7 @@ def listed_columns(names: Sequence[str]) -> str:
 
 
 MAX_ID = 100
-"""Maximum length of a code or an id of a service in errors."""
+"""Maximum length of a service's codes and ids in error messages."""
 
 
 def shorten(text: str, limit: int) -> str:

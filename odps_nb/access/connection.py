@@ -159,7 +159,7 @@ class Connection(DisplayedText, Instructive):
 
     @property
     def _transfers(self) -> TransferChoice:
-        """The choice of the client, or that of a new client; sends no request."""
+        """The client's choice of a transfer service, or that of a new client; sends no request."""
         if self._client is not None:
             return self._client.transfer
         if isinstance(self._profile, Profile):
@@ -249,7 +249,7 @@ class Connection(DisplayedText, Instructive):
             `Table.write` instead.
         types
             With data: types of some columns, e.g. ``{"price": "decimal(10,2)", "ds": "date"}``, in
-            any form that describes ``columns``. The values must fit them.
+            any form that ``columns`` accepts. The values must fit these types.
         decimals, text, times
             With data: allowed conversions, as for `Table.write`.
         index, progress

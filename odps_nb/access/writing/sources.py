@@ -324,7 +324,7 @@ def _slices(
         count = min(step, high - low)
         batch = pa.record_batch({})
         if plain.num_columns:
-            # more than 2 GiB of text in these rows are more than one batch
+            # rows with more than 2 GiB of text would be more than one batch
             batch = plain.slice(low, count).combine_chunks().to_batches()[0]
             count = batch.num_rows
         yield Chunk(

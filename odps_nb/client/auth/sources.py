@@ -174,7 +174,7 @@ def _checked(name: str, table: dict[str, Any], path: Path) -> Hidden:
 
 
 def untrusted(path: Path) -> str:
-    """Return why a file with keys is not used: others can read or change it; or ``""``."""
+    """Return why a file with keys is not used (others can read or change it), or ``""``."""
     if _is_open(path):
         return f"other users of this machine can read it: run chmod 600 {path}"
     return _is_foreign(path) or ""

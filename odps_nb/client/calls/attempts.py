@@ -58,7 +58,7 @@ class Attempts:
     service: str = ""
     """Endpoint of the last request."""
     host: Host | None = None
-    """The host of the current attempt, which notes name."""
+    """The host of the current attempt, which is named in notes on errors."""
     redact: Callable[[OdpsNbError], object] = lambda _: None
     """Hides the client's keys in an error."""
     scope: CancelToken = field(init=False)

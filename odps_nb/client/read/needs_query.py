@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 @dataclass
 class NeedsQuery(Exception):
-    """Raised inside this package if only a query can read the rows; ``why`` says which object."""
+    """Raised inside this package if only a query can read the rows; ``why`` names the object."""
 
     info: TableInfo
     why: str
 
 
 def require_no_query(storage: StorageClient, plan: ReadPlan, error: OdpsNbError) -> None:
-    """Raise `NeedsQuery` if this is why a service refused the table; sends one request."""
+    """Raise `NeedsQuery` if a service refused such a table; sends one request."""
     try:
         info = storage.control(GetTable(table=plan.table))
     except OdpsNbError:  # the caller raises the refusal

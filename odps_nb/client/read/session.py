@@ -123,7 +123,7 @@ def _request(plan: ReadPlan, columns: Columns) -> CreateReadSession:
 
 _NO_CHANGES = (
     "create the table with properties={'acid.cdc.mode.enable': True}; it then keeps each change "
-    "for 24 hours, or as the property 'cdc.data.retain.hours' says (1 to 168)"
+    "for 24 hours, or for the hours in the property 'cdc.data.retain.hours' (1 to 168)"
 )
 
 

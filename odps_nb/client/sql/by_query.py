@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 QUERY_PREFIX = "query:"
 """Prefix of the session ids of reads by a query."""
 _SETTINGS = {
-    "odps.sql.allow.fullscan": "true",  # the read names the partitions, or wants all of them
+    "odps.sql.allow.fullscan": "true",  # the query names the partitions, or reads all of them
     "odps.sql.type.system.odps2": "true",
 }
 

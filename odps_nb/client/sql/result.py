@@ -71,7 +71,7 @@ class ResultSession:
     """A session over a query's result; the server keeps the session for a day.
 
     ``limited``: the service returns at most the first `LIMITED_RESULT_ROWS` rows. ``source`` states
-    where the rows are. ``warning`` states how the result differs from the query's, if it does.
+    where the rows are. ``warning`` states how the rows differ from the query's result, if they do.
     """
 
     instance_id: str
