@@ -183,7 +183,7 @@ class OdpsNbError(Exception):
         self._notes = [visible(note) for note in own]
 
     def _last_lines(self) -> list[str]:
-        facts = " · ".join(_facts_told(self))
+        facts = " · ".join(_fact_lines(self))
         excerpt = getattr(self, "excerpt", None)
         return [
             *([visible(excerpt)] if excerpt else []),
@@ -225,7 +225,7 @@ class OdpsNbError(Exception):
         return copied
 
 
-def _facts_told(error: OdpsNbError) -> list[str]:
+def _fact_lines(error: OdpsNbError) -> list[str]:
     facts = (("code", "code"), ("status", "HTTP"), ("request_id", "request id"))
     pairs = ((label, getattr(error, fact, None)) for fact, label in facts)
     return [visible(f"{label} {value}") for label, value in pairs if value is not None]
@@ -408,7 +408,7 @@ class PositionError(ArgumentError, IndexError):
 
 
 class MissingKeyError(ArgumentError, KeyError):
-    """A mapping has no such key."""
+    """The mapping does not contain the key."""
 
     __str__ = Exception.__str__  # KeyError.__str__ quotes the message
 
@@ -452,7 +452,7 @@ def explain(error: BaseException) -> list[str]:
     what = f"{name}: {error}"
     if not isinstance(error, OdpsNbError):
         return [visible(what)]
-    where = [*(note for note in error.notes if note), *_facts_told(error)]
+    where = [*(note for note in error.notes if note), *_fact_lines(error)]
     lines = [what]
     if where:
         lines.append("where: " + " · ".join(where))

@@ -511,9 +511,9 @@ def did_you_mean(
 
 
 def listed_columns(names: Sequence[str]) -> str:
-    """Return a table's first column names for a hint, and how to fetch newer ones."""
+    """Return text for a hint: a table's first column names, and how to fetch newer columns."""
     more = ", …" if len(names) > 20 else ""
-    return f"{', '.join(names[:20])}{more} (if it was added later, call table.reload() first)"
+    return f"{', '.join(names[:20])}{more} (for a newer column, call table.reload() first)"
 
 
 MAX_ID = 100

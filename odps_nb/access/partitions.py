@@ -358,7 +358,7 @@ _DAYS = {"%Y-%m-%d": re.compile(r"\d{4}-\d\d-\d\d"), "%Y%m%d": re.compile(r"\d{8
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """One comparison; ``is_number``: whether the value is a number, also as unquoted text."""
+    """One comparison; ``is_number``: whether the value is a number (in text: without quotes)."""
 
     key: str
     sign: str

@@ -112,7 +112,7 @@ def _in_time(
         for name in pending:
             late = f"not checked: the {seconds:g} s for the checks of the service have passed"
             yield Check(name, verdict, late, _NETWORK)
-            verdict = "optional"  # the first of them was running; the others had not begun
+            verdict = "optional"  # one check was running; the others had not begun
     finally:
         storage.close()  # no other request is sent; the running one ends by its time-out
         thread.join(_JOIN_SECONDS)
@@ -288,8 +288,8 @@ def _unchecked(names: list[str]) -> Check:
         finding, to_do = "the project has no tables", "create a table, and run the check again"
     else:
         finding = (
-            f"{', '.join(names[:MAX_TABLES])} cannot be used: each is a view, an external table, "
-            "has no partitions or readable columns, or may not be described by the key"
+            f"{', '.join(names[:MAX_TABLES])} cannot be used: each is a view or an external table, "
+            "lacks readable columns or partitions, or cannot be described with this key"
         )
         to_do = "read another table, e.g. with odps.table(…).head()"
     return Check("Rows", "optional", f"{_UNCHECKED}: {finding}", to_do)

@@ -238,7 +238,7 @@ def explain_refused_write(
     """Raise if a write was refused because the table is a view, an external or an object table."""
     try:
         info = storage.control(GetTable(table=table))
-    except OdpsNbError:  # the caller raises the original refusal
+    except OdpsNbError:  # the caller raises the original error
         return
     if info.kind:
         raise InvalidRequestError(

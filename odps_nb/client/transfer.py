@@ -200,7 +200,7 @@ class TransferChoice:
     ) -> None:
         with self._lock:
             self._used.add(instead)
-            # a service that has accepted other requests is tried again for the next one
+            # a service that has accepted other requests is tried again for the next request
             known = self._refusals.keys() | self._used
             fresh = {service: error for service, error in tried.items() if service not in known}
             self._refusals.update(fresh)

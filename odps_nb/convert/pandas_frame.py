@@ -2,7 +2,7 @@
 
 No value is lost, and no type changes silently; ``docs/types-and-times.md`` lists the dtypes of a
 read. For a write, these dtypes and all others that Arrow can convert are accepted, and the index is
-dropped; with ``index=True``, its levels have become columns before. `odps_nb.convert.fitting`
+dropped; with ``index=True``, its levels were converted to columns before. `odps_nb.convert.fitting`
 checks the values.
 """
 

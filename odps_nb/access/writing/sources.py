@@ -43,7 +43,7 @@ BLOB_ROWS = 256
 LANE_BYTES = 16 * 2**20
 """Arrow bytes per write stream, if the number of streams is not set."""
 MAX_LANES = 6
-"""Maximum parallel streams by default; a network often limits the speed of each connection."""
+"""Default maximum number of streams; many networks limit the speed of each connection."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -34,7 +34,7 @@ class Offer:
     """The settings found in one source.
 
     ``names`` maps settings to the names that the user wrote, for example ``ODPS_ACCESS_ID``.
-    ``problem``: why nothing of this source is used.
+    ``problem``: why none of these settings is used.
     """
 
     source: str
@@ -92,7 +92,7 @@ class SettingsChoice:
         return is_complete(self.settings)
 
     def take(self, offer: Offer) -> None:
-        """Add what can be combined with the earlier offers, and record what was not used."""
+        """Add the settings that can be combined with earlier offers, and record the others."""
         conflict = offer.problem or self._conflict(offer.settings)
         accepted = set() if offer.problem else self._fill(offer.settings, GENERAL_FIELDS)
         if not conflict:

@@ -304,7 +304,7 @@ class Profile:
 
     @staticmethod
     def _findings(name: str | None) -> list[SourceReport]:
-        """Return what each source of settings has, without values; see `resolve`."""
+        """Return the names of the settings in each source; see `resolve`."""
         _, choice = resolve(name, Hidden(), Hidden(os.environ), everything=True)
         return choice.findings
 

@@ -110,7 +110,7 @@ def from_file(name: str | None, environ: Mapping[str, str]) -> tuple[str | None,
 
 
 def _check_name(name: str) -> None:
-    """Raise if an unknown name may be a key, which another error would show."""
+    """Raise an error that hides an unknown name if the name may be a key."""
     if NO_NAME.fullmatch(name):
         raise ConfigError(
             "the text in place of a profile's name looks like an id, a key or a URL",

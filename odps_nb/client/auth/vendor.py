@@ -195,7 +195,7 @@ def from_role(environ: Mapping[str, str]) -> Offer:
 def from_pyodps(entry: Any, *, needs_key: bool) -> Hidden:
     """Return a pyodps ``ODPS`` object's settings, without importing pyodps.
 
-    The key is copied, unless the account has a provider of temporary keys, which is called again.
+    The key is copied; a provider of temporary keys is called whenever new keys are needed.
     """
     account = getattr(entry, "account", None)
     if account is None:

@@ -27,10 +27,10 @@ class NeedsQuery(Exception):
 
 
 def require_no_query(storage: StorageClient, plan: ReadPlan, error: OdpsNbError) -> None:
-    """Raise `NeedsQuery` if a service refused such a table; sends one request."""
+    """Raise `NeedsQuery` if only a query can read the refused table; sends one request."""
     try:
         info = storage.control(GetTable(table=plan.table))
-    except OdpsNbError:  # the caller raises the refusal
+    except OdpsNbError:  # the caller raises the original error
         return
     check_readable(plan, info, json=True)
 

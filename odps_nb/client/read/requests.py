@@ -53,8 +53,8 @@ class Download:
 class Downloads:
     """The download sessions of a read, in the order of their rows.
 
-    ``columns``: the data columns that the tunnel sends, in its order. ``all_columns``: whether it
-    has no others. ``keys``: the partition columns to append.
+    ``columns``: the data columns that the tunnel sends, in its order. ``all_columns``: whether
+    these are all data columns. ``keys``: the partition columns to append.
     """
 
     parts: tuple[Download, ...] = ()

@@ -1,4 +1,4 @@
-"""Reads by a query what a service cannot: views, external tables, JSON, times beyond nanoseconds.
+"""Reads with a query what a service cannot read: views, external tables, JSON, times out of range.
 
 The read's columns, partitions, condition and limit become a SELECT statement, whose result is the
 snapshot. The client tests the condition on each row again, as in every read.

@@ -156,7 +156,7 @@ def _chosen(
     choose: Callable[[Mapping[Transfer, Callable[[], ResultSession]]], ResultSession],
     ways: Mapping[Transfer, Callable[..., ResultSession]],
 ) -> ResultSession:
-    """Open a session of the first service; if downloads are forbidden, a limited one."""
+    """Open a session of the first service; if it forbids downloads, open a limited session."""
     try:
         return choose(ways)
     except AccessDeniedError as error:
