@@ -274,7 +274,7 @@ class Blob(Displayed):
         encoding
             Name of the encoding. Default: the encoding that the text declares (byte order mark,
             XML, HTML, ``coding:``), then UTF-8, then the guess of ``charset-normalizer``. A few
-            bytes that are invalid in it become U+FFFD, with a warning.
+            bytes that are invalid in this encoding are replaced by U+FFFD, with a warning.
         max_bytes
             Maximum size of the blob in bytes.
 
@@ -323,7 +323,7 @@ class Blob(Displayed):
             extra fields become columns ``f3``, ``f4``, …. By default, such a line raises an error.
         sheet
             Name or number of the sheet in a workbook (Excel, OpenDocument; extra ``previews``).
-            Default: the first sheet, 0. A column with values of different types is text.
+            Default: the first sheet, 0. A column with values of different types becomes text.
         max_bytes
             Maximum size in bytes of the blob, and of its decompressed rows.
         trusted
@@ -351,7 +351,7 @@ class Blob(Displayed):
                 data, encoding = blob_content.as_text(data, encoding).encode(), "utf-8"
                 mime = self._recognise(data)
             if mime.startswith("text/") and mime not in blob_content.DELIMITED:
-                name = self.file_name  # an ending such as .csv decides for ambiguous text
+                name = self.file_name  # an extension such as .csv decides if the text is ambiguous
                 mime = self._recognise(data, name)
             convert = blob_content.as_table if trusted else blob_conversion.table
             return convert(

@@ -273,10 +273,10 @@ class Table(Displayed, Viewed, ForEngines):
         changes
             Return every change to a table with a primary key, and append a column ``_change``:
             ``insert``, ``delete`` (the old row), ``update_before`` or ``update_after``. The table
-            must record changes. They expire after 24 hours by default, and may be built some
-            minutes after their commit (see ``docs/howto/incremental-reads.md``). The service
-            reports neither the version of a change nor the order of changes to different keys. To
-            process versions in order, read each one: ``since=v, until=v + 1``.
+            must record changes. They expire after 24 hours by default, and may appear some minutes
+            after their commit (see ``docs/howto/incremental-reads.md``). The service reports
+            neither the version of a change nor the order of changes to different keys. To process
+            versions in order, read each one: ``since=v, until=v + 1``.
         session_id
             Read the snapshot of a session opened elsewhere (`Scan.session_id`). Pass the same
             ``columns``, ``where`` and ``since``, because the session may contain no other rows.
@@ -503,7 +503,7 @@ class Table(Displayed, Viewed, ForEngines):
             ``partition``.
         types
             With ``create``: types of some columns, e.g. ``{"price": "decimal(10,2)"}``, in any form
-            that describes columns in `Connection.create_table`. The values must fit them.
+            that ``columns`` of `Connection.create_table` accepts. The values must fit these types.
         index
             ``True``: write the named levels of a pandas index as columns. ``False``: ignore the
             index. Default: ignore it, with an `OdpsNbWarning` if it has names or labels, but raise
@@ -729,8 +729,8 @@ class Table(Displayed, Viewed, ForEngines):
             As for `write`. Columns missing from the data become null, even in existing rows.
         partial
             Keep the values of columns missing from the data in existing rows; in new rows, they are
-            null. All rows must have the same columns. The rows are merged by a SQL statement, which
-            is billed, and need the tunnel on every account.
+            null. All rows must have the same columns. The rows are always sent by the tunnel, and
+            merged by a SQL statement, which is billed.
         deleted
             Name of a boolean column that is in the data, but not in the table. Rows where it is
             true are deleted by their key in the same commit.

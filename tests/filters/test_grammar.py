@@ -171,7 +171,7 @@ def test_times_are_interpreted_in_the_zone_of_the_connection():
         ("tags = 1", "tags (ARRAY)", "odps.sql"),
         ("s.a = 1", "s.a is not a simple column name", "`s.a`"),
         ("lower(s) = 'a'", "LOWER(s) is supported only before like", "lower(s) like 'a'"),
-        ("lower(s) like '%é%'", "lower changes only the letters A to Z", "once per spelling"),
+        ("lower(s) like '%é%'", "lower changes only the letters A to Z", "for each spelling"),
         ("s rlike 'a'", "not supported", "odps.sql"),
         ("s like c", "like requires a STRING column and a pattern", "odps.sql"),
         ("c like 'a%'", "like requires a STRING column", "odps.sql"),

@@ -75,7 +75,7 @@ class ResultSession:
     """A session over a query's result; the server keeps the session for a day.
 
     ``limited``: the service returns at most the first `LIMITED_RESULT_ROWS` rows. ``source`` states
-    where the rows are. ``warning`` states how the result differs from the query's, if it does.
+    where the rows are. ``warning`` states how the rows differ from the query's result, if they do.
     """
 
     instance_id: str
@@ -167,7 +167,7 @@ def _chosen(
     choose: Callable[[Mapping[Transfer, Callable[[], ResultSession]]], ResultSession],
     ways: Mapping[Transfer, Callable[..., ResultSession]],
 ) -> ResultSession:
-    """Open a session of the first service; if downloads are forbidden, a limited one."""
+    """Open a session of the first service; if it forbids downloads, open a limited session."""
     try:
         return choose(ways)
     except AccessDeniedError as error:
