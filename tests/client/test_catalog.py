@@ -222,7 +222,7 @@ def test_invalid_names_are_omitted_from_lists(caplog):
     assert any("ignoring '--help\\n!touch x\\n#' in a list" in one for one in caplog.messages)
 
 
-def test_a_marker_that_repeats_ends_the_list():
+def test_a_repeated_page_marker_ends_the_list():
     script = pages((("a",), "m"), (("b",), "m"))
     with ControlService(ListTables=script) as service, service.client() as storage:
         assert list_tables(storage) == ["a", "b"]

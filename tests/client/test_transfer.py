@@ -1,4 +1,4 @@
-"""The choice of the transfer service, on accounts that lack some of them."""
+"""The choice of the transfer service, for accounts that lack some of the services."""
 
 from __future__ import annotations
 

@@ -100,7 +100,7 @@ def test_an_early_response_ends_an_upload(transport, tls):
     def script(line: Line) -> None:
         line.head()
         line.answer(b"no, thank you", 403)
-        line.peer.release.wait(20)  # and has stopped reading, so the pipe stays full
+        line.peer.release.wait(20)  # the peer does not read, so the pipe stays full
 
     def refused(response: HttpResponse) -> ServiceError:
         with response:

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.storage_api("versions")
 
 @pytest.fixture
 def keyed(odps: Connection, new_name: NewName) -> Table:
-    """Versions 2 to 5 upsert 1 and 2, delete 2, update 1, and insert 3 and 19."""
+    """Versions 2 to 5 upsert rows 1 and 2, delete row 2, update row 1, and insert rows 3 and 19."""
     name = new_name("since")
     odps.sql(
         f"CREATE TABLE {name} (id BIGINT NOT NULL, v STRING, PRIMARY KEY (id))"

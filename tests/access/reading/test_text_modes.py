@@ -215,7 +215,7 @@ def test_conditions_compare_bytes_and_functions_use_replaced_text(
     assert found.column("s").to_pylist() == [SHOWN[mode]["s"][one - 1] for one in ids]
 
 
-def test_the_error_of_a_filtered_read_numbers_the_unfiltered_rows(table: Table) -> None:
+def test_the_row_number_in_an_error_of_a_filtered_read_counts_unfiltered_rows(table: Table) -> None:
     with pytest.raises(ConversionError) as caught:
         table.read(["id", "s"], where="id = 2").to_arrow()
     assert caught.value.row == 1

@@ -103,7 +103,7 @@ def test_each_kind_of_list_creates_an_array_column(
     assert stored[0] == 1
 
 
-def test_members_of_new_columns_match_in_any_case(odps: Connection, new_name: NewName) -> None:
+def test_members_of_new_structs_match_in_any_case(odps: Connection, new_name: NewName) -> None:
     table = odps.create_table(new_name("made"), [{"c": {"x": 1}}, {"c": {"X": 2}}])
     assert table.read().to_arrow()["c"].to_pylist() == [{"x": 1}, {"x": 2}]
 

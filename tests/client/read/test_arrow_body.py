@@ -149,7 +149,7 @@ def test_truncation_is_detected_in_every_coding(data):
 
 @settings(max_examples=60)
 @given(data=st.data())
-def test_a_flipped_bit_in_a_checked_coding_raises_an_error(data):
+def test_a_flipped_bit_in_a_coding_with_a_checksum_raises_an_error(data):
     coding = data.draw(st.sampled_from([Compression.ZSTD, Compression.LZ4]))
     body = bytearray(coded(WHOLE, coding))
     body[data.draw(st.integers(0, len(body) - 1))] ^= 1 << data.draw(st.integers(0, 7))

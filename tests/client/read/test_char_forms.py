@@ -61,7 +61,7 @@ NESTED = [
 
 
 def without(value: Any, kind: str) -> Any:
-    """The rule in plain Python; members named ``y`` and MAP values are STRING."""
+    """Return the expected value; members named ``y`` and MAP values are STRING and unchanged."""
     if isinstance(value, str):
         return value.rstrip(" ")
     if isinstance(value, tuple):

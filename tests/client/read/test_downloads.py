@@ -1,4 +1,4 @@
-"""Reads by download sessions of the tunnel: all rows of the same columns, or an error."""
+"""A read by download sessions of the tunnel returns all rows with equal columns, or raises."""
 
 from __future__ import annotations
 

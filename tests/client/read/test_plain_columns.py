@@ -320,7 +320,7 @@ def test_a_time_outside_of_the_unit_raises_a_typed_error_without_a_retry(nanos):
 
 
 def test_a_struct_column_named_like_a_time_struct_stays_a_struct():
-    """Only for a time does the struct mean seconds and nanoseconds: a STRUCT<sec, nano> stays."""
+    """Only in a time column does the struct mean a time: a STRUCT<sec, nano> stays a struct."""
     came = pa.array([{"sec": 1, "nano": 2}] * 3, SEC_NANO)
     assert read("v struct<sec:bigint,nano:int>", sent(v=came))["v"].type == SEC_NANO
 
@@ -398,7 +398,7 @@ def runs(values: pa.Array, ends: list[int]) -> pa.Array:
 
 
 def test_arrow_views_become_text_and_bytes():
-    """Flat and nested, short and long values, with nulls; text of any bytes as in other forms."""
+    """Values are flat or nested, short or long, or null; text may contain invalid UTF-8."""
     raws = [b"a", None, b"", b"\xff" * 40]
     texts, long = ["a", None, "", "é" * 40], [["a"], None, [], ["b" * 40, None]]
     body = sent(
