@@ -69,7 +69,7 @@ class Accounts:
     """Staging tables, upload sessions, sessions of version 1, and statements.
 
     ``table`` has the rows of the target. With ``slow``, a commit is in progress, and a statement
-    is running, until a client asks for its state; `settle` ends the others.
+    is running, until a client requests its state; `settle` finishes all others.
     """
 
     table: list[int]

@@ -119,7 +119,7 @@ class World:
     def clear_staging(self) -> list[str]:
         """Drop the staging tables that a run left; return their names.
 
-        The service would drop each of them: it must have a lifecycle.
+        Each table must have a lifecycle, so that the service would drop it.
         """
         names = self.steady.tables(f"{STEM}*")
         for name in names:
@@ -131,10 +131,10 @@ class World:
 
 @dataclass(frozen=True)
 class Job:
-    """``make`` creates a place, ``run`` runs there, ``judge`` checks result and stored data.
+    """``make`` creates a place, ``run`` runs there, and ``look`` returns the stored data.
 
-    ``changed`` returns the data after a complete run, ``unchanged`` the data without one; a job
-    that only reads has neither, but has ``result`` instead.
+    ``changed`` is the data after a complete run, ``unchanged`` the data without a run. A job that
+    only reads has ``result`` instead of all three.
     """
 
     name: str
@@ -144,7 +144,7 @@ class Job:
     look: Callable[[World, Any], Any] | None = None
     changed: Any = None
     unchanged: Any = None
-    left: Any = None  # a failed run may leave it if its error says so
+    left: Any = None  # data that a failed run may leave if its error says so
     files: bool = False  # writes files on this machine
     shared: bool = False  # after an error, another process ends the session
     ways: tuple[Way, ...] = (Way.STORAGE, Way.TUNNEL)

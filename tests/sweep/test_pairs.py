@@ -1,8 +1,8 @@
 """Two faults in one run: one at exchange N, and another, or the same, at a later exchange M.
 
-For some jobs, with the faults that interact in a client: the recovery from the first is broken by
-the second. The possible outcomes are those of a single fault. If a job must survive each of two
-faults alone, it must survive both together. `make sweep` writes the outcomes to
+Only some jobs run with two faults, and only with faults that interact in a client: the second fault
+breaks the recovery from the first. The possible outcomes are those of a single fault. If a job must
+survive each of two faults alone, it must survive both together. `make sweep` writes the outcomes to
 ``docs/results/single-faults.md``.
 """
 

@@ -373,7 +373,7 @@ def test_names_that_are_not_utf8_are_refused_at_every_level(schema: pa.Schema) -
 
 def test_a_schema_with_shared_parts_is_refused_if_it_expands_too_much() -> None:
     """Each level refers twice to the next one: 40 levels would be 10^12 fields."""
-    field = pack("<HHHHHHHH", 16, 8, 0, 0, 0, 0, 0, 4)  # a vtable; the children are at 4
+    field = pack("<HHHHHHHH", 16, 8, 0, 0, 0, 0, 0, 4)  # a vtable; the children are at offset 4
     levels = b"".join(pack("<iIIII", 16 + 20 * n, 4, 2, 8, 4) for n in range(40))
     schema = pack("<HHHH", 8, 8, 0, 4) + pack("<iI", 8, 4) + pack("<II", 1, 4 + 16)
     vtable = pack("<HHHHHH", 12, 12, 0, 4, 8, 0) + pack("<iBxxxI", 12, 1, 4 + 8)

@@ -231,7 +231,7 @@ def test_members_without_names_get_those_of_the_protocol() -> None:
             {"Type": 19, "SubTypes": [{"Type": 23, "MemberName": "v"}]},
             StructType((StructField("v", PrimitiveType(TypeCode.VARIANT)),)),
         ),
-        # Evidence 154, 155: types whose numbers no source shows, and forms that cannot be read
+        # Evidence 154, 155: numbers without a documented type, and types that cannot be parsed
         ({}, UnknownType("type -1")),
         ({"Type": 24}, UnknownType("type 24")),
         ({"Type": "geometry"}, UnknownType("geometry")),
