@@ -17,7 +17,7 @@ from odps_nb.client.write.session import fetch_write_status
 from tests.support.service.connecting import account_of
 from tests.support.service.services import by_storage_api
 
-pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="the platform has no fork")
 
 PRELUDE = """
 import json, sys, threading
@@ -151,7 +151,7 @@ try:
 except (CancelledError, StateError) as error:
     print(type(error).__name__)
 else:
-    raise AssertionError(f"{came} more came after close(), and no error")
+    raise AssertionError(f"{came} more arrived after close() without an error")
 """
 
 

@@ -228,7 +228,7 @@ def test_a_repeated_page_marker_ends_the_list():
         assert list_tables(storage) == ["a", "b"]
 
 
-def test_a_pattern_requests_names_by_its_prefix():
+def test_the_prefix_of_a_pattern_is_sent_to_the_service():
     script = pages((("orders", "orders_2", "ordinal"), ""))
     with ControlService(ListTables=script) as service, service.client() as storage:
         assert list_tables(storage, "ORD*s") == ["orders"]

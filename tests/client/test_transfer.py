@@ -293,7 +293,7 @@ def test_an_error_of_a_request_is_the_same_for_every_service_and_does_not_change
     assert issubclass(expected[0], kind)
     one = watched(account(services))
     assert refused(one.odps, operation) == expected
-    # The first operation fails, so it cannot say whether the account has the service.
+    # The first operation fails, so it does not show whether the account has the service.
     assert not one.odps._storage.transfer.refusals
     read(one.odps)
     assert one.odps._storage.transfer.refusals.keys() == {*ACCOUNTS[services]}

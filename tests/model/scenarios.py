@@ -142,11 +142,11 @@ def _against(writer: Actor, table: tuple[int, ...]) -> str:
     if table not in ((), VALUES):
         return f"the table holds {table}"
     if writer.error is None and table != VALUES:
-        return "written, says the writer; nothing is there"
+        return "the writer reports success, but the table is empty"
     if isinstance(writer.error, OdpsNbError) and table and not writer.error.in_doubt:
-        return "not written, says the writer; it is there"
+        return "the writer reports failure, but the rows are in the table"
     if table and any("none of its rows" in note for note in getattr(writer.error, "notes", ())):
-        return "none of the rows are there, says a note; they are"
+        return "a note says that no rows were written, but they are in the table"
     return ""
 
 
@@ -262,7 +262,7 @@ def once(history: History) -> str:
     if table not in ((), VALUES):
         return f"the table holds {table}"
     if any(a.error is None for a in history.actors) and table != VALUES:
-        return "written, says a driver; nothing is there"
+        return "a driver reports success, but the table is empty"
     return ""
 
 

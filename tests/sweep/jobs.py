@@ -1,8 +1,8 @@
 """The jobs that run while one exchange is broken, and the conditions that must hold afterwards.
 
-A job creates its place (a table) by a client without faults, runs by a client with faults, and is
-checked by the first client. A returned result is compared; after an error, the data that the job
-would have changed must be unchanged. Most jobs run once for each service that transfers rows.
+A job creates a place (a table) with a client without faults, runs with a client that has faults,
+and is checked with the first client. A returned result is compared; after an error, the data that
+the job would have changed must be unchanged. Most jobs run once for each transfer service.
 """
 
 from __future__ import annotations

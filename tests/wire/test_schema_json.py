@@ -204,7 +204,7 @@ def test_absent_members_have_defaults_and_unknown_ones_are_ignored() -> None:
     assert found.max_field_size == DEFAULT_MAX_FIELD_SIZE
 
 
-def test_members_without_names_get_those_of_the_protocol() -> None:
+def test_members_without_names_get_the_names_in_the_protocol() -> None:
     inner = {"Type": 4, "ColumnId": 1}
     nested = {
         "DataColumns": [

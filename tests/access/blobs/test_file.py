@@ -113,7 +113,7 @@ def test_small_and_empty_blobs_can_be_opened_as_files(blobs):
     file.close()
 
 
-def test_a_long_read_removes_the_small_receive_buffer(blobs, monkeypatch):
+def test_a_long_read_removes_the_limit_of_the_receive_buffer(blobs, monkeypatch):
     freed, lift = [], BlobFile.receive_freely
 
     def record_and_free(stream):

@@ -280,7 +280,7 @@ def test_a_mode_that_does_not_exist_is_refused_before_a_request(
 
 
 @pytest.mark.storage_api("blobs")
-def test_text_is_read_as_requested_beside_times_and_blobs(
+def test_text_modes_also_apply_to_tables_with_times_and_blobs(
     odps: Connection, new_name: NewName
 ) -> None:
     name = new_name("bytes")

@@ -47,7 +47,7 @@ def test_unusual_values_are_stored_as_intended(
     assert table.read().to_arrow()["c"].to_pylist() == stored
 
 
-def test_nanoseconds_beside_far_years_are_rounded_on_request(
+def test_nanoseconds_in_a_column_with_far_years_are_rounded_on_request(
     odps: Connection, new_name: NewName
 ) -> None:
     table = odps.create_table(new_name("edge"), "c timestamp")

@@ -110,7 +110,7 @@ def test_planned_batches_contain_every_reference_once(total):
     assert all(high - low > 1 for low, high in bounds) or total == 1
 
 
-def test_a_blob_named_twice_is_fetched_once():
+def test_a_blob_that_is_referenced_twice_is_fetched_once():
     refs = [reference(n) for n in (5, 3, 5, 5, 3, 4)]
     got, service, _ = fetch(0, refs=refs, workers=1)
     assert [number(record.reference) for record in got] == [5, 3, 5, 5, 3, 4]

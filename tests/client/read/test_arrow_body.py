@@ -158,7 +158,7 @@ def test_a_flipped_bit_in_a_coding_with_a_checksum_raises_an_error(data):
             got = read_all(response)
         except OdpsNbError:
             return
-        assert got.equals(TABLE)  # a bit without a meaning, such as a reserved one
+        assert got.equals(TABLE)  # a bit without effect, such as a reserved bit
 
 
 @settings(max_examples=60)

@@ -147,7 +147,7 @@ def test_merge_names_the_columns_that_it_inserts(peer: Peer, changed: str) -> No
 
 
 @pytest.mark.parametrize("do", ["UPDATE SET v = s.v", "DELETE"])
-def test_merge_fails_where_two_rows_match_one_and_changes_nothing(
+def test_a_merge_fails_and_changes_nothing_if_two_rows_match_one(
     peer: Peer, changed: str, do: str
 ) -> None:
     with pytest.raises(QueryError, match="matched by 2 rows"):
