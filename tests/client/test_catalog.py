@@ -1,4 +1,4 @@
-"""Lists and metadata of tables; DDL text in which no input becomes SQL unchecked."""
+"""Lists and metadata of tables, and DDL text, whose inputs are all checked or escaped."""
 
 import pytest
 from hypothesis import given

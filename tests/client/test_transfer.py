@@ -29,7 +29,7 @@ from tests.support.service.connecting import connected
 from tests.support.watcher import Watcher
 
 FORMS = ("not-found", "no-permission", "quota", "no-path", "region")
-#: Services of an account, and those that refuse its requests.
+#: The services of an account, and the services that refuse its requests.
 ACCOUNTS = {
     "tunnel": (Transfer.STORAGE, Transfer.STORAGE_V1),
     "storage-v1,tunnel": (Transfer.STORAGE,),

@@ -1,4 +1,4 @@
-"""Ctrl-C at any line of a request: it is raised unchanged, and its traceback holds no connection.
+"""Ctrl-C at any line of a request is raised unchanged, and its traceback holds no connection.
 
 A notebook keeps the last traceback, and therefore every object of its frames.
 """

@@ -61,7 +61,7 @@ def test_a_truncated_body_is_reported_as_broken_with_or_without_close_notify(
     def script(line: Line) -> None:
         line.request()
         line.send(line.headline(**{"Content-Length": "100"}) + b"x" * 99)
-        if farewell:  # a proper end of TLS is not the end of a body
+        if farewell:  # a close_notify of TLS does not complete the body
             line.sock.settimeout(10)
             line.sock.unwrap()
 

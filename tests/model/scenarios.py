@@ -162,7 +162,7 @@ class Job:
 
 
 def attempt_name(number: int) -> str:
-    """The name that `odps_nb.spark.writing.task.attempt_name` makes from Spark's ids: unique."""
+    """Return a unique name, as `odps_nb.spark.writing.task.attempt_name` does with Spark's ids."""
     return f"000000-{number}"
 
 
@@ -257,7 +257,7 @@ def two_drivers(history: History, way: Way = BY_STORAGE) -> None:
 
 
 def once(history: History) -> str:
-    """If the last driver succeeded, the rows are stored once; otherwise at most once."""
+    """If any driver succeeded, the rows are stored once; otherwise at most once."""
     table = rows_of(history)
     if table not in ((), VALUES):
         return f"the table holds {table}"

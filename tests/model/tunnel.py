@@ -1,7 +1,7 @@
 """Services without the Storage API's sessions, as small state machines: the tunnel and version 1.
 
-Only rules, no bytes: ``docs/protocol.md`` sections 9.3, 9.4 and 12. An upload session commits all
-of its blocks; a block that is sent again replaces the earlier one. A commit of version 1 names
+The model has only rules (``docs/protocol.md`` sections 9.3, 9.4 and 12). An upload session commits
+all of its blocks; a block that is sent again replaces the earlier one. A commit of version 1 names
 blocks by their messages. A statement with a known unique id is not run again.
 """
 

@@ -506,7 +506,7 @@ _EACH = (
     ),
 )
 
-#: Each job, for each way of its ``ways``.
+#: Each job, once for each of its ``ways``.
 JOBS = tuple(
     replace(job, way=way, name=job.name + way.label)
     for way in Way

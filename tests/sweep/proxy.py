@@ -75,7 +75,7 @@ class BreaksOne(Peer):
 
     ``struck`` tells whether the fault occurred, ``broken`` which request it affected, ``document``
     whether the response was a document, and ``places`` the number of positions at which it can
-    break: ``place`` is one of them. Faults of this machine (no names, no descriptors, a full disk)
+    break; ``place`` selects one. Faults of this machine (no names, no descriptors, a full disk)
     last until the client has waited a moment.
 
     Instead of a number, the name of an action may be given: its first request is broken. ``then``

@@ -46,7 +46,7 @@ def test_two_faults_anywhere_lose_and_repeat_no_data(
         if not proxy.struck:
             assert end == RIGHT, f"no fault occurred in {where}"
             break
-    # a fault that ends a job at each of its exchanges leaves none to break later
+    # if the first fault always ends the job, no later exchange can break
     assert sum(ends.values()) > 0 or not first.mended
     if NOTES:
         note(NOTES, job.name, pair_name(first, second), ends)

@@ -142,7 +142,7 @@ def test_the_flat_form_is_unchanged_by_a_round_trip(schema: TableSchema) -> None
 @settings(max_examples=40)
 @given(schemas())
 def test_the_nested_form_is_unchanged_by_a_round_trip(schema: TableSchema) -> None:
-    """Except that a bare DECIMAL becomes DECIMAL(38,18)."""
+    """The only change is that a bare DECIMAL becomes DECIMAL(38,18)."""
     full = WriteSchema.of(described(schema))
     found = decode_nested(json.loads(json.dumps(encode_nested(schema))))
     assert found.schema == full.schema
@@ -270,7 +270,7 @@ def test_a_nested_type_is_decoded_from_its_members(
 def test_a_nested_type_that_is_not_a_number_is_parsed_as_text(
     members: dict[str, Any], expected: object
 ) -> None:
-    """Evidence 154: names of types in place of their numbers, and values that are neither."""
+    """Evidence 154: the value may be the name of a type instead of its number, or neither."""
     found = decode_nested({"DataColumns": [column(MemberName="a", **members)]})
     assert found.schema.columns[0].type == expected
 

@@ -1,4 +1,4 @@
-"""`Table.read(since=…, until=…, changes=…)`: the rows after a version or a time."""
+"""`Table.read(since=…, until=…, changes=…)` returns the rows after a version or a time."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def test_changes_can_be_read_into_a_data_frame(keyed: Table) -> None:
 def test_changes_of_one_table_can_be_applied_to_another(
     odps: Connection, new_name: NewName, keyed: Table
 ) -> None:
-    """`_change` makes it possible to update a copy from the version that it has."""
+    """The column `_change` makes it possible to bring an older copy of a table up to date."""
     name = new_name("copy")
     odps.sql(f"CREATE TABLE {name} (id BIGINT NOT NULL, v STRING, PRIMARY KEY (id))")
     copy = odps.table(name)

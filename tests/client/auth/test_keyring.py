@@ -1,4 +1,4 @@
-"""Keys from a keyring: stored as the README describes, found by name, never displayed."""
+"""Keys from a keyring are stored as the README describes, found by name, and never displayed."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def write(tmp_path, monkeypatch):
 
 
 def test_the_recipe_of_the_readme_gives_a_connection(service, write, tmp_path):
-    """The keyring program, a keyring in a file, and another process that connects by name."""
+    """Use the keyring program, a keyring in a file, and another process that connects by name."""
     write(
         f'[work]\nendpoint = "{service.endpoint}"\nproject = "{service.project}"\n'
         f'access_id = "{service.access_id}"\n'

@@ -1,4 +1,4 @@
-"""Profiles: precedence of sources, rejected settings, and that no secret is ever displayed."""
+"""Profiles: the precedence of sources, rejected settings, and secrets that are never displayed."""
 
 import copy
 import dataclasses

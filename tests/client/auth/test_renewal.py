@@ -1,4 +1,4 @@
-"""Keys are renewed in time by a function or a program, once, and never displayed."""
+"""A function or a program renews keys in time and only once; keys are never displayed."""
 
 import shlex
 import stat

@@ -344,7 +344,7 @@ RESPONSES: dict[str, Callable[[StorageClient], object]] = {
 
 @pytest.mark.parametrize("what", RESPONSES)
 def test_a_web_page_is_an_error_and_is_not_requested_again(what):
-    """Rule: for any request, a web page is one error that names the host and the title."""
+    """Any request that receives a web page raises one error that names the host and the title."""
     is_storage = what not in ("control plane", "storage host", "query")
     with (
         Peer(script_of(PAGE, is_service=False)) as peer,

@@ -1,4 +1,4 @@
-"""Trailing blanks of CHAR in every Arrow layout of text."""
+"""Trailing blanks of CHAR values are removed in every Arrow layout of text."""
 
 from __future__ import annotations
 

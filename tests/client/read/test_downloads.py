@@ -1,4 +1,4 @@
-"""A read by download sessions of the tunnel returns all rows with equal columns, or raises."""
+"""Reads by download sessions of the tunnel return all rows with the same columns, or fail."""
 
 from __future__ import annotations
 

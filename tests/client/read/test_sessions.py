@@ -197,7 +197,7 @@ OTS = "OTSTimeout: table meta"
     ids=["400", "503", "as a status"],
 )
 def test_a_session_whose_metadata_timed_out_is_created_again(failed):
-    """Evidence 162: recognised by the word, whatever the status (Spark connector)."""
+    """Evidence 162: the error is recognised by the word, whatever its status (Spark connector)."""
     steps = [failed, failed, give(ANSWER)]
     with Service(CreateReadSession=steps) as service, service.client() as storage:
         session = open_read_session(storage, ReadPlan(table=TABLE))

@@ -1,4 +1,4 @@
-"""The address of a job's page, requested from a real server."""
+"""The address of a job's page is requested from a server over a socket."""
 
 from __future__ import annotations
 
