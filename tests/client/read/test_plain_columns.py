@@ -182,7 +182,7 @@ def test_a_dictionary_that_grows_or_is_replaced_becomes_plain_text(kind, index, 
 
 
 def test_nested_dictionaries_become_plain_values():
-    """Evidence 173 also applies in ARRAY, MAP and STRUCT, and to numbers and times."""
+    """Evidence 173 also applies in nested types, and to dictionaries of numbers and times."""
     words = pa.array(["x", None, "y", "x"]).dictionary_encode()
     times = pa.array([1, 1, None, 2], pa.timestamp("ns", "PRC")).dictionary_encode()
     numbers = pa.array([1, 1, None, 2]).dictionary_encode()

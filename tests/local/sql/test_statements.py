@@ -487,7 +487,7 @@ def test_explain_checks_a_query_and_shows_its_tables_and_columns(
 
 
 def test_explain_output_returns_the_columns_as_json(peer: Peer, new_table: NewTable) -> None:
-    """Evidence 191: the vendor's ODBC driver sends this before each statement."""
+    """Evidence 191: the vendor's ODBC driver sends this query before each statement."""
     name = new_table("(a bigint, d decimal(10,2))")
     for query in (f"SELECT a, d FROM {name}", f"WITH w AS (SELECT * FROM {name}) SELECT * FROM w"):
         (found,) = peer.query(f"EXPLAIN OUTPUT {query}").column(0).to_pylist()
