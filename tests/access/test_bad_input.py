@@ -573,7 +573,7 @@ def blobs(odps, new_name):
 
 
 @pytest.mark.storage_api("blobs")
-def test_values_beside_a_nested_blob_are_checked_before_anything_is_sent(blobs):
+def test_values_next_to_a_nested_blob_are_checked_before_anything_is_sent(blobs):
     for bad in ({"n": 999, "b": b"x"}, {"n": "x", "b": b"x"}, {"zz": 1}):
         with pytest.raises(ConversionError, match=r"many\[1\]"):
             blobs.write(pd.DataFrame({"id": [1, 2], "many": [[], [bad]]}))

@@ -360,7 +360,7 @@ def test_data_without_column_names_creates_no_table(odps: Connection, new_name: 
     assert not table.exists()
 
 
-def test_upserts_and_deletes_take_rows(odps: Connection, new_name: NewName) -> None:
+def test_upserts_and_deletes_accept_rows(odps: Connection, new_name: NewName) -> None:
     name = new_name("keyed")
     table = odps.create_table(name, "id bigint, v string", primary_key="id")
     table.upsert([{"id": n, "v": "old"} for n in range(9)])
