@@ -467,7 +467,8 @@ class NewBlob:
     mime_type
         Media type, e.g. ``image/png``. Default: guessed from the file name.
     file_name
-        File name, e.g. ``cat.png``. Default: the name in the path. Only API version 3 stores it.
+        File name, e.g. ``cat.png``. Default: the name in the path. Sent in both API versions; the
+        vendor's clients send it only in version 3.
 
     Examples
     --------

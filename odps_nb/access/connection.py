@@ -427,8 +427,9 @@ class Connection(DisplayedText, Instructive):
 
         Raises
         ------
-        QueryError
-            The query failed; the message comes from the service.
+        QueryError, NotFoundError, ConflictError
+            The query failed; the message comes from the service. A `NotFoundError` names an object
+            that does not exist, a `ConflictError` one that exists already.
         LimitExceededError
             The estimate exceeds ``max_bytes``, or the service returned none; nothing was run.
         ArgumentError
