@@ -158,8 +158,9 @@ class Blob(Displayed):
             forward-only file.
         cache
             Use the disk cache; only with ``seek``. A blob that was read completely is then reopened
-            without a request. Only the user can read the cache folder. ``blob_cache`` of
-            `odps_nb.connect` sets the size of the cache, or disables it (``"off"``).
+            without a request, unless it is larger than a quarter of the cache or the disk is almost
+            full. Only the user can read the cache folder. ``blob_cache`` of `odps_nb.connect` sets
+            the size of the cache, or disables it (``"off"``).
 
         Raises
         ------

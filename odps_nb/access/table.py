@@ -499,7 +499,8 @@ class Table(Displayed, Viewed, ForEngines):
             DATETIME: ``"exact"`` raises an error, ``"round"`` rounds half to even.
         create
             Create a missing table, with types as in ``docs/types-and-times.md``, and drop it if the
-            write fails. To set a comment or lifecycle, use `Connection.create_table`.
+            write fails before its commit. To set a comment or lifecycle, use
+            `Connection.create_table`.
         partitioned_by
             With ``create``: a column of the data, ``"ds string"``, or a list of both. Default:
             ``partition``.
@@ -847,7 +848,7 @@ class Table(Displayed, Viewed, ForEngines):
         ArgumentError
             A name or type is invalid; nothing was sent.
         ConflictError
-            The table has such a column, and ``if_not_exists`` is not set; nothing was sent.
+            The table has such a column, and ``if_not_exists`` is not set; nothing was changed.
 
         Examples
         --------
