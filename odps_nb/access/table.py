@@ -587,7 +587,8 @@ class Table(Displayed, Viewed, ForEngines):
         recursive, hidden
             Include files in subfolders; include files and folders whose names begin with a dot.
         follow_links
-            Follow symbolic links; otherwise, a link raises an error.
+            Follow symbolic links; otherwise, a link raises an error, unless it leads to a file and
+            matches no ``pattern``.
         partition, overwrite, compression, progress
             As for `write`.
         create
