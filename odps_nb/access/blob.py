@@ -158,8 +158,9 @@ class Blob(Displayed):
             forward-only file.
         cache
             Use the disk cache; only with ``seek``. A blob that was read completely is then reopened
-            without a request. Only the user can read the cache folder. ``blob_cache`` of
-            `odps_nb.connect` sets the size of the cache, or disables it (``"off"``).
+            without a request, unless it is larger than a quarter of the cache or the disk is almost
+            full. Only the user can read the cache folder. ``blob_cache`` of `odps_nb.connect` sets
+            the size of the cache, or disables it (``"off"``).
 
         Raises
         ------
@@ -467,7 +468,8 @@ class NewBlob:
     mime_type
         Media type, e.g. ``image/png``. Default: guessed from the file name.
     file_name
-        File name, e.g. ``cat.png``. Default: the name in the path. Only API version 3 stores it.
+        File name, e.g. ``cat.png``. Default: the name in the path. Sent in both API versions; the
+        vendor's clients send it only in version 3.
 
     Examples
     --------

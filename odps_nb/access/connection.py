@@ -228,7 +228,7 @@ class Connection(DisplayedText, Instructive):
             such string per column, a dict of names and types, an Arrow or Spark schema, or a
             `TableSchema`. Alternatively, data as for `Table.write`. The data's columns define the
             table (see ``docs/types-and-times.md``), and the rows are written in one commit, so do
-            not write them again. If the write fails, the table is dropped.
+            not write them again. If the write fails before its commit, the table is dropped.
         partitioned_by
             ``"ds string"``, a column name, or a list of both: ``["ds string", "region"]``.
             ``"trunc_time(d, 'day') as pt"`` auto-partitions by a date or time column.
@@ -427,8 +427,9 @@ class Connection(DisplayedText, Instructive):
 
         Raises
         ------
-        QueryError
-            The query failed; the message comes from the service.
+        QueryError, NotFoundError, ConflictError
+            The query failed; the message comes from the service. A `NotFoundError` names an object
+            that does not exist, a `ConflictError` one that exists already.
         LimitExceededError
             The estimate exceeds ``max_bytes`` or was not returned; nothing was run.
         ArgumentError

@@ -37,10 +37,11 @@ if TYPE_CHECKING:
 class Result(RowForms):
     """A query on the service and its rows; created by ``odps.sql(…)``.
 
-    Rows are read over the Storage API. They can be read repeatedly until the service deletes the
-    result. A statement without rows (``create``, ``insert``) has an empty schema. In a project with
-    data protection, an access key may read only the first 10,000 rows of a result. Reading a larger
-    result raises an `AccessDeniedError`; `first` returns the permitted rows.
+    The Storage API transfers the rows or, if the account lacks it, the tunnel. They can be read
+    repeatedly until the service deletes the result. A statement without rows (``create``,
+    ``insert``) has an empty schema. In a project with data protection, an access key may read only
+    the first 10,000 rows of a result. Reading a larger result raises an `AccessDeniedError`;
+    `first` returns the permitted rows.
 
     Examples
     --------
@@ -171,8 +172,9 @@ class Result(RowForms):
 
         Raises
         ------
-        QueryError
-            The query failed; the message comes from the service.
+        QueryError, NotFoundError, ConflictError
+            The query failed; the message comes from the service. A `NotFoundError` names an object
+            that does not exist, a `ConflictError` one that exists already.
         RequestTimeoutError
             The query is still running after ``timeout``; it is not cancelled.
         """

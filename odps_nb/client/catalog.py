@@ -246,7 +246,8 @@ def explain_refused_write(
             code="InvalidTable",
             status=error.status,
             request_id=error.request_id,
-            hint="write to another table, or use odps.sql('insert into …')",
+            hint="write to another table"
+            + (", or use odps.sql('insert into …')" if "external" in info.kind else ""),
         ) from error
 
 

@@ -285,6 +285,19 @@ def test_a_missing_partition_suggests_the_nearest(missing, hint):
     assert refused.hint == hint
 
 
+@pytest.mark.parametrize("kind", ["is_view", "is_object", "is_external"])
+def test_sql_is_recommended_only_for_writes_to_external_tables(kind):
+    info = TableInfo(name=TABLE, schema=schema("id bigint"), **{kind: True})
+    script = {
+        "CreateWriteSession": [fail(400, "InvalidTable", "no")],
+        "GetTable": [give(info)],
+    }
+    with ControlService(**script) as service, pytest.raises(InvalidRequestError) as caught:
+        open_write_session(service.storage, TABLE)
+    assert caught.value.hint.startswith("write to another table")
+    assert ("insert into" in caught.value.hint) == (kind == "is_external")
+
+
 @pytest.mark.parametrize("known", [True, False])
 def test_a_write_to_a_view_is_refused_as_such(known):
     info = TableInfo(name=TABLE, schema=schema("id bigint"), is_view=True)

@@ -55,7 +55,8 @@ class Profile:
         Replaces the credential fields above: a value such as `odps_nb.AccessKey` or
         `odps_nb.StsToken`, or a function that returns the keys as a mapping.
     tunnel_endpoint
-        Base URL of the Storage API. ``None``: fetched from the service when first needed.
+        Base URL of the Storage API and the tunnel. ``None``: fetched from the service when first
+        needed.
     region
         Region of the service. If set, signature version 4 is used (``docs/protocol.md`` 2.3).
     quota

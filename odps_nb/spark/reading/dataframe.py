@@ -85,8 +85,8 @@ def read(
         Maximum number of rows.
     splits, split_bytes
         Approximate number of tasks, or of bytes per task. By default, a task reads at most 64 MiB,
-        or 256 rows with a BLOB column. If this gives fewer tasks than Spark has cores, the tasks
-        are smaller, but have at least 100,000 rows.
+        or 256 rows with a BLOB column; more if there would be over 100,000 tasks. If this gives
+        fewer tasks than Spark has cores, the tasks are smaller, but have at least 100,000 rows.
     text
         Handling of text that is not UTF-8, as in `Table.read`: ``"replace"`` replaces invalid bytes
         with U+FFFD, ``"binary"`` returns all text of data columns as ``binary``.

@@ -90,7 +90,10 @@ def write(
     types: ColumnsLike | None = None,
     progress: Progress = None,
 ) -> Receipt:
-    """Write a DataFrame in one commit; if the commit fails, nothing is written.
+    """Write a DataFrame in one commit: all rows or, after an error, none.
+
+    If an error has ``in_doubt`` set, its commit may have succeeded: check the table before you
+    write the rows again.
 
     Columns are matched by name; missing ones become null. All columns are checked before a task
     starts. A BLOB column accepts content (binary), a struct of ``data``, ``mime_type`` and
