@@ -345,6 +345,12 @@ class Blob(Displayed):
         """
         from odps_nb.convert import blob_content, blob_conversion
 
+        if separator and (len(separator) > 1 or not separator.isascii() or separator in '\r\n"'):
+            raise ArgumentError(
+                f"separator is {separator!r}; it must be one ASCII character",
+                argument="separator",
+                hint="pass e.g. separator=';', or ' ' for any number of blanks",
+            )
         with self._named():
             data = self._content(max_bytes)
             mime, name = self._recognise(data), ""

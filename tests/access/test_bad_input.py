@@ -644,6 +644,15 @@ def test_text_in_an_arrow_column_of_blobs_is_refused(blobs):
     assert rows_in(blobs) == 1
 
 
+@pytest.mark.storage_api("blobs")
+@pytest.mark.parametrize("separator", ["ab", "\n", '"', "é", "😀"])
+def test_a_separator_is_one_ascii_character(blobs, separator):
+    blobs.write(pa.table({"id": [1], "data": [b"a,b\n1,2\n"]}))
+    with pytest.raises(ArgumentError, match="it must be one ASCII character") as caught:
+        blobs.blobs("data")[0].to_table(separator=separator)
+    assert caught.value.argument == "separator"
+
+
 # -- arbitrary objects as arguments -------------------------------------------------------------
 
 OF_BLOBS = pytest.mark.storage_api("blobs")

@@ -48,6 +48,7 @@ from odps_nb.terms import (
     SplitMode,
     TableName,
     TextMode,
+    shorten,
 )
 from odps_nb.wire.calls import (
     CreateReadSession,
@@ -182,7 +183,17 @@ def reopen_storage_session(storage: StorageClient, plan: ReadPlan, session_id: s
     )
     columns = choose_columns(plan, partial(_ask, storage, tracker=None, cancel=None, old=old))
     answer = storage.call(OverVersion1(request) if old else request)
-    return _session(plan, ready_session(storage, answer, plan.table), columns, old=old)
+    answer = ready_session(storage, answer, plan.table)
+    names = (*columns.wanted, *(columns.filter.columns if columns.filter else ()))
+    missing = [name for name in names if answer.schema.find(name) is None]
+    if missing and plan.increment is None:
+        raise ArgumentError(
+            f"the session has no column {missing[0]!r}",
+            argument="session_id",
+            hint="pass the same columns and conditions as to the read that opened the session; its "
+            f"columns are: {shorten(', '.join(answer.schema.names), 200)}",
+        )
+    return _session(plan, answer, columns, old=old)
 
 
 def _split_bytes(plan: ReadPlan) -> int:

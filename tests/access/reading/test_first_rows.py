@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from odps_nb.access.blobs import frames
-from odps_nb.errors import NotFoundError, SessionExpiredError
+from odps_nb.errors import ArgumentError, NotFoundError, SessionExpiredError
 from odps_nb.local.server.launch import start
 from tests.support.compat.recorder import Recorder
 from tests.support.service.connecting import account_of, connected
@@ -106,6 +106,18 @@ def test_a_missing_session_raises_an_error(odps):
     scan = odps.table("orders").read(["id"], session_id=f"{service}nothing-of-this-name")
     with pytest.raises(SessionExpiredError, match="does not exist"):
         scan.to_arrow()
+
+
+@pytest.mark.storage_api("its requests")
+@pytest.mark.parametrize(
+    ("columns", "where"), [(["status"], None), (["id", "status"], None), (["id"], "quantity > 8")]
+)
+def test_a_session_of_other_columns_is_refused(odps, columns, where):
+    orders = odps.table("orders")
+    session = orders.read(["id"], partitions=DAY).session_id
+    with pytest.raises(ArgumentError, match="the session has no column") as caught:
+        orders.read(columns, where=where, partitions=DAY, session_id=session).to_arrow()
+    assert caught.value.hint.endswith("its columns are: id")
 
 
 @pytest.mark.storage_api("blobs")
