@@ -138,7 +138,7 @@ def main() -> None:
     job = json.load(sys.stdin)
     steps = JOBS[sys.argv[1]](job)
     next(steps)
-    next(steps)  # after the small part
+    next(steps)  # the small part has ended
     gc.collect()
     pa.default_memory_pool().release_unused()
     idle = resident_peak()

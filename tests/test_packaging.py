@@ -40,7 +40,7 @@ ADVISORIES = {  # the first version without known defects, and the advisories fo
 def checked_in(repo: Path) -> set[str]:
     """Return the files of the checkout (those in git, if it is a repository)."""
     if not (repo / ".git").exists():  # an unpacked source distribution
-        pytest.skip("this is no checkout; make test in one builds packages")
+        pytest.skip("this is not a checkout: `make test` in a checkout builds packages")
     command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     done = subprocess.run(command, cwd=repo, capture_output=True, text=True, check=True)
     return {name for name in done.stdout.split("\0") if name and (repo / name).exists()}

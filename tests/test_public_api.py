@@ -41,7 +41,7 @@ from tests.support.signatures import (
 SNAPSHOT = Path(__file__).with_name("public_api.txt")
 NEED_TORCH = {"Loader", "RowDataset"}  # in odps_nb.types, but this environment has no torch
 
-# Former words of parameters, and their current names.
+# Former names of parameters, and their current names.
 RETIRED = {
     "side_by_side": "workers",
     "streams": "workers",

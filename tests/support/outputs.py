@@ -55,7 +55,7 @@ class Outputs:
         except OdpsNbError as error:
             self.pieces.append(repr(error).encode())
         except (TypeError, AttributeError, pickle.PicklingError):
-            pass  # has a lock or a function: Python cannot pickle it, whatever else it has
+            pass  # Python cannot pickle objects that contain a lock or a function
 
     def attempt(self, work) -> None:
         """Run a function; record its error, if any, and the error's causes."""

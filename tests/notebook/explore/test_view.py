@@ -71,7 +71,7 @@ def view(odps, written):
 def test_a_page_has_the_rows_of_its_number(view):
     assert view.total == ROWS
     assert ids(view.page(0)) == list(range(100))
-    assert ids(view.page(2950)) == list(range(2900, 3000))  # starts at a multiple
+    assert ids(view.page(2950)) == list(range(2900, 3000))  # starts at a multiple of 100
     assert ids(view.page(10**9)) == list(range(2900, 3000))
     assert ids(view.page(-5)) == list(range(100))
 
@@ -118,7 +118,7 @@ def test_an_expired_session_is_renewed_with_a_note(odps, written):
     view = RowView(rows)
     view.page(0)
     scan = rows._scan
-    scan._session = replace(scan._opened(), session_id="0" * 32)  # no such session
+    scan._session = replace(scan._opened(), session_id="0" * 32)  # the service has no such session
     assert ids(view.page(100)) == list(range(100, 200))
     assert "newer snapshot" in view.note
 

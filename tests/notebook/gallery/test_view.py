@@ -151,8 +151,7 @@ def test_an_interrupt_ends_a_gallery_immediately():
         mimebundle(column)
 
 
-# -- the interactive view, without a service
-# ---------------------------------------------------------
+# -- the interactive view, without a service ------------------------------------------------------
 
 
 def shown_numbers(bundle):

@@ -224,7 +224,7 @@ def test_a_list_requested_by_completion_is_not_requested_twice():
     cache.close()
 
 
-def test_the_sidebar_fetches_names_after_completion_failed_to():
+def test_the_sidebar_fetches_names_that_completion_failed_to_fetch():
     def broken(kind, of):
         raise ConnectError("no answer")
 

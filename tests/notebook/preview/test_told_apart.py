@@ -300,7 +300,7 @@ def test_the_extension_of_source_code_is_used_if_the_text_does_not_contradict_it
         (b"II\x1a\0\0\0HEAPCCDR" + bytes(9), "camera RAW"),
         (b"\x1f\x9d\x90ab\x06\xfc\x01", "compress"),
         (b'{"a": 1}\nnull\n{"a": 2}\n', "JSON lines"),
-        (b"BM" + bytes(12) + b"\x10\0\0\0" + bytes(80), "BMP"),  # a bitmap of OS/2
+        (b"BM" + bytes(12) + b"\x10\0\0\0" + bytes(80), "BMP"),  # a BMP of OS/2
         (b"BM" + bytes(12) + b"\x40\0\0\0" + bytes(80), "BMP"),
         (b"\x00\x00\x00\x00" + b"G" + bytes(187), "binary"),  # a single marker does not suffice
         ((b"G" + bytes(187)) * 4, "MPEG-TS"),

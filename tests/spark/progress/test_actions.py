@@ -205,7 +205,7 @@ def test_retries_and_resumes_are_reported(
 ) -> None:
     scan = slow.table(numbers).read(splits=1)
     frame = scan.to_spark(spark, progress=listener)
-    # Only this session: tasks of a job that failed in the previous test may still be reading.
+    # Rules for this session only: tasks of the previous test's failed job may still be reading.
     session = scan.session_id
     misbehave(
         slow,
@@ -279,7 +279,7 @@ def test_the_stop_button_of_a_card_ends_the_job_and_every_connection(
     stoppable.cancels[0]()
     with pytest.raises(Exception, match="cancel"):
         action.result()
-    wait_for_connections(slow_service, lambda count: count <= before + 2)  # workers keep theirs
+    wait_for_connections(slow_service, lambda count: count <= before + 2)  # those of workers
     end = stoppable.wait_end()
     assert (end.phase, end.rows) == (Phase.CANCELLED, ROWS // 2)
     assert spark.sparkContext.statusTracker().getActiveJobsIds() == []
@@ -303,7 +303,7 @@ def test_an_interrupted_cell_cancels_its_actions_even_without_a_card(
         shown.result()
     assert stoppable.wait_end().phase is Phase.CANCELLED
     first.touch()
-    with pytest.raises(Exception, match="cancel"):  # when its first task has finished
+    with pytest.raises(Exception, match="cancel"):  # once its first task has finished
         unseen.result()
     assert len(stoppable.trackers) == 1
 
@@ -329,7 +329,7 @@ def test_an_interrupted_cell_does_not_affect_actions_of_other_cells(
     assert spark.sparkContext.statusTracker().getActiveJobsIds()
     runs.settle()  # the action's cell ends, and the next one is interrupted
     runs.settle(KeyboardInterrupt())
-    assert listener.ends == [] or pyspark_version() < (4, 0)  # which does not tag jobs
+    assert listener.ends == [] or pyspark_version() < (4, 0)  # Spark 3.5 does not tag jobs
     gate.touch()
     assert action.result() == 2 * ROWS
     assert listener.wait_end().phase is Phase.DONE

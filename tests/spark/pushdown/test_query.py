@@ -1,4 +1,4 @@
-"""`odps_nb.spark.sql` with a real Spark session: the same rows as without it, and less read."""
+"""`odps_nb.spark.sql` with real Spark: the same rows as from whole tables, with less data read."""
 
 from __future__ import annotations
 

@@ -74,11 +74,11 @@ class Raw:
         return self.send(wire)
 
     def table(self, name: str) -> str:
-        """Write a table's target as the C++ client does, always with the schema."""
+        """Return the target of a table as the C++ client writes it, always with the schema."""
         return f"projects.{self.service.project}.schemas.default.tables.{name}"
 
     def instance(self, instance_id: str) -> str:
-        """Spell an instance."""
+        """Return the target of an instance."""
         return f"projects.{self.service.project}.instances.{instance_id}"
 
     # -- reading ------------------------------------------------------------------------------
