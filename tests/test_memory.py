@@ -222,7 +222,7 @@ def test_a_large_data_frame_needs_less_than_twice_the_size_of_its_rows(needed, o
 def test_rows_generated_during_a_write_are_not_buffered_completely(needed, odps, new_name):
     table = odps.create_table(new_name("made"), "id bigint")
     found = needed("write_rows", table=table.name.table)
-    assert found["above_idle"] < ROWS_SIZE / 2  # a part of 64 MiB is assembled at a time
+    assert found["above_idle"] < ROWS_SIZE / 2  # the write assembles parts of 64 MiB
     assert table.read().row_count == ROWS_SIZE // 8
     odps.drop_table(table.name)
 

@@ -84,7 +84,7 @@ def built(repo: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Pat
 def test_two_builds_of_the_same_files_have_the_same_bytes(
     repo: Path, built: dict[str, Path], tmp_path: Path
 ) -> None:
-    """Another folder, other file times, another umask."""
+    """The second build has another folder, other file times and another umask."""
     again = build(copied(repo, tmp_path / "other", checked_in(repo), mtime=1_600_000_000), 0o022)
     one, two = (
         {name: hashlib.sha256(path.read_bytes()).hexdigest() for name, path in found.items()}

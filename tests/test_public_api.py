@@ -59,7 +59,7 @@ FACES += [odps_nb.spark.explain_sql, odps_nb.spark.blob_map, odps_nb.spark.with_
 
 
 def test_the_public_api_equals_the_snapshot():
-    """A change on purpose: ``python -m tests.support.signatures > tests/public_api.txt``."""
+    """After an intended change: ``python -m tests.support.signatures > tests/public_api.txt``."""
     assert snapshot() == SNAPSHOT.read_text("utf-8").splitlines()
 
 

@@ -28,7 +28,7 @@ from tests.corpora import references
 from tests.support.corpora import files
 from tests.support.previews import Seen, Value
 
-#: The documented errors of a blob's methods for its bytes.
+#: The documented errors of the methods that read and convert a blob.
 TYPED = (ConversionError, LimitExceededError, MissingDependencyError)
 #: Must not appear in our text: an address, an error number, the repr of an object.
 INTERNAL = re.compile(

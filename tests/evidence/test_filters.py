@@ -169,7 +169,7 @@ def test_a_filter_on_a_range_clustered_table_reads_fewer_than_2000_rows(
 def test_an_unsupported_filter_is_refused_or_ignored_on_request(
     raw: Raw, table: str, text: str, place: str
 ) -> None:
-    """evidence 57, 58: an error with a place, or all rows (Java: enableFilterFallback)"""
+    """evidence 57, 58: an error with its position, or all rows (Java: enableFilterFallback)"""
     said = {"SplitOptions": SIZE, "RequiredDataColumns": NAMED, "FilterPredicate": text}
     message = refused(raw.open(table, **said))
     assert message.startswith(f"{place} ")

@@ -141,7 +141,7 @@ def keyed_table(raw: Raw) -> str:
 def test_a_primary_key_table_can_be_read_by_size(
     raw: Raw, keyed: str, split: dict[str, object]
 ) -> None:
-    """Evidence 164: 256 MiB (Java: TableTunnel.initiateMaxStorageSession, isDeltaTable)"""
+    """Evidence 164: Java splits by 256 MiB (TableTunnel.initiateMaxStorageSession, isDeltaTable)"""
     session = raw.session(keyed, SplitOptions=split)
     assert session["SplitMode"] == split["SplitMode"]
     rows = sorted(raw.whole(keyed, session).to_pylist(), key=lambda row: row["a"])
@@ -222,7 +222,7 @@ def test_a_session_returns_exactly_the_requested_columns(
 def test_partition_levels_are_separated_by_a_slash_or_comma_and_several_partitions_are_combined(
     raw: Raw, parted: str, sign: str
 ) -> None:
-    """evidence 16: p1=x/p2=y, a union (C++: TestFilterOptionsRequiredPartitions)"""
+    """evidence 16: p1=x/p2=y; the rows are the union (C++: TestFilterOptionsRequiredPartitions)"""
     specs = [f"p1=partition1{sign}p2=a", f"p1=partition2{sign}p2=b"]
     session = raw.session(parted, SplitOptions=ROW_OFFSET, RequiredPartitions=specs)
     rows = raw.whole(parted, session)

@@ -358,7 +358,7 @@ def main() -> None:
         stage = Stage(spark, odps, given)
         result = {}
         for name in given["acts"]:
-            print(f"{name} …", file=sys.stderr, flush=True)  # visible if the job times out
+            print(f"{name} …", file=sys.stderr, flush=True)  # shows the job that timed out
             result[name] = globals()[name](stage)
     spark.stop()
     print(json.dumps(result))

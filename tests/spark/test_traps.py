@@ -163,7 +163,7 @@ def test_decimals_keep_all_digits_or_raise_an_error(
 def test_the_first_batch_has_the_schema_that_spark_requires(
     load: Load, odps: Connection, new_name: Names
 ) -> None:
-    """Order, case, units and NOT NULL, also nested; the protocol uses other units and names."""
+    """Order, case, units and NOT NULL match, also nested; the protocol's units and names differ."""
     name = new_name("exact")
     odps.create_table(
         name,

@@ -21,7 +21,7 @@ SECRETS = {
 def frames_of(error: BaseException) -> Iterator[str]:
     """Display every local variable of every frame of the error and its causes, suppressed or not.
 
-    Frames of the tests and of pytest represent the user's code, which passes secrets.
+    Frames of the tests and of pytest are omitted: they stand for the user's code with its secrets.
     """
     waiting, seen = [error], set()
     while waiting:

@@ -100,7 +100,7 @@ def test_at_most_one_mebibyte_of_pages_is_cached(odps, written):
     assert view.nbytes == 0
 
 
-def test_a_page_of_huge_values_is_truncated_and_the_cell_complete(odps, new_name):
+def test_a_huge_value_is_truncated_more_in_a_page_than_in_its_cell(odps, new_name):
     table = odps.create_table(new_name("huge"), "id bigint, text string")
     table.write(pa.table({"id": [1, 2], "text": ["x" * 3_000_000, "é" * 50]}))
     view = RowView(rows_of(table.read()))
@@ -358,7 +358,7 @@ def test_a_wide_table_shows_its_first_columns(odps, new_name):
     assert len(result.page(0).columns) == 100
 
 
-def test_invalid_page_numbers_are_refused(odps):
+def test_invalid_sizes_of_pages_and_samples_are_refused(odps):
     rows = rows_of(odps.table("orders").read())
     for options in ({"page_rows": 0}, {"page_rows": 10_000}, {"sample": -1}):
         with pytest.raises(ArgumentError):

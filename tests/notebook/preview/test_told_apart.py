@@ -288,7 +288,7 @@ C_LIKE = b"import a;\nclass A {\nvoid main() {\n  int x = 1;\n}\n}\n"
         (b"#!/usr/bin/env perl\n\nuse a; # one, two\nuse b;\nuse c;\n", "", "text"),
     ],
 )
-def test_the_extension_of_source_code_is_used_if_the_text_does_not_contradict_it(data, name, label):
+def test_the_label_of_text_depends_on_its_content_and_then_on_its_extension(data, name, label):
     assert sniff(data, len(data), name).label == label
 
 
@@ -311,5 +311,5 @@ def test_the_extension_of_source_code_is_used_if_the_text_does_not_contradict_it
         (b"G'day to all of you.\n" * 30, "text"),
     ],
 )
-def test_language_patterns_match_only_their_language(data, expected):
+def test_signatures_of_similar_formats_are_distinguished(data, expected):
     assert label(data) == expected

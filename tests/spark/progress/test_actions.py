@@ -322,7 +322,7 @@ def test_an_interrupted_cell_does_not_affect_actions_of_other_cells(
     """An action runs while it has an active job, even if no task of the job has reported."""
     frame = odps_nb.spark.read(spark, slow, numbers, splits=1, progress=listener)
     rest = frame if reports else spark.range(0, ROWS, 1, 1)
-    later = gated(rest, gate).repartition(1)  # a separate stage, and a separate job with AQE
+    later = gated(rest, gate).repartition(1)  # a separate stage; with AQE, also a separate job
     action = Action(frame.repartition(1).union(later).count)
     listener.wait_until(lambda snapshot: snapshot.rows == ROWS)
     runs = runs_of(spark.sparkContext)

@@ -171,7 +171,7 @@ def refused(answer: requests.Response) -> str:
 
 
 def batches_of(answer: requests.Response) -> list[pa.RecordBatch]:
-    """Read a body as a plain Arrow reader does, which does not decode a coding around it."""
+    """Read a body as a plain Arrow reader does, without decoding a content encoding."""
     assert "Content-Encoding" not in good(answer).headers
     return list(pa.ipc.open_stream(answer.content))
 
