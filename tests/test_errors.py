@@ -302,7 +302,7 @@ def test_joiners_in_scripts_and_emoji_are_kept(text: str) -> None:
 
 
 @given(st.text())
-def test_text_without_invisible_characters_is_not_changed(text: str) -> None:
+def test_escaped_text_is_not_escaped_again(text: str) -> None:
     assert errors.visible(errors.visible(text)) == errors.visible(text)
 
 

@@ -207,7 +207,7 @@ def test_buffered_batches_stay_within_the_read_ahead_limit(needed, odps):
 
 
 @pytest.mark.nightly  # large
-def test_a_large_data_frame_needs_less_than_twice_the_size_of_its_rows(needed, odps):
+def test_a_large_data_frame_needs_less_than_2_3_times_the_size_of_its_rows(needed, odps):
     """All types except nested ones, whose lists and dicts are Python objects."""
     scan = odps.table("orders").read(limit=FRAME_ROWS)
     flat = [field.name for field in scan.arrow_schema if not pa.types.is_nested(field.type)]

@@ -123,7 +123,7 @@ def test_a_read_without_a_session_returns_some_rows(raw: Raw, instance: str) -> 
     assert 0 < read(raw, instance, {"Count": 5}, Columns=[], **said).num_rows <= 10
 
 
-def test_a_request_of_odps_nb_without_a_session_names_the_query(raw: Raw, instance: str) -> None:
+def test_odps_nb_reads_a_result_without_a_session_id(raw: Raw, instance: str) -> None:
     """evidence 150: the request contains no SessionId (C++: instance_read_stream)"""
     project = raw.service.project
     wire = ReadInstance(project=project, instance_id=instance, session_id=None).encode()

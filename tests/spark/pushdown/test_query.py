@@ -580,7 +580,7 @@ def test_a_query_that_is_cancelled_before_it_starts_opens_no_session(
     assert listener.wait_end().phase is Phase.CANCELLED
 
 
-def test_an_expired_snapshot_raises_a_session_expired_error(
+def test_a_plan_whose_table_was_dropped_raises_a_not_found_error(
     spark: SparkSession, odps: Connection, new_name: Any
 ) -> None:
     name = new_name("gone")
