@@ -289,7 +289,7 @@ def test_truncate_empties_a_table(entry: ODPS, name: str) -> None:
         assert reader.count == 0
 
 
-def test_projects_and_schemas_are_listed_and_found(
+def test_projects_are_found_and_listing_schemas_needs_the_schema_feature(
     entry: ODPS, empty_service: LocalService
 ) -> None:
     assert entry.exist_project(empty_service.project)

@@ -101,7 +101,7 @@ def test_times_of_the_year_0_are_stored_and_returned(entry: ODPS, tunnel: bool) 
             assert reader.raw == '"t","d"\n"0000-01-01 00:00:00","0000-01-01"\n'
 
 
-def test_a_preview_has_no_limit_or_a_valid_one(entry: ODPS) -> None:
+def test_a_preview_without_a_limit_returns_all_rows(entry: ODPS) -> None:
     table = entry.create_table(f"p{time.time_ns()}", "a bigint")
     entry.write_table(table, [[1], [2]])
     assert TableTunnel(entry).open_preview_reader(table, limit=None).read().num_rows == 2
