@@ -131,7 +131,7 @@ def _sample(case: Case, repeats: int, clock: Callable[[], float]) -> tuple[float
 def _print(result: Comparison, size: int | None, count: int | None) -> None:
     print(f"\n{result.title}")
     for name, seconds in result.seconds.items():
-        figures = f"{seconds * 1e3:10.2f} ms {result.processor[name] * 1e3:9.1f} ms of processor"
+        figures = f"{seconds * 1e3:10.2f} ms {result.processor[name] * 1e3:9.1f} ms CPU"
         if size is not None:
             figures += f" {size / seconds / 1e9:8.2f} GB/s"
         if count is not None:

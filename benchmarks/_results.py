@@ -51,7 +51,7 @@ def gathered(lines: Path) -> dict[str, Any]:
 
 
 def changes(old: dict[str, Any], new: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield (``slower``, ``faster``, ``worse``, ``better``, ``missed`` or ``met``; its line).
+    """Yield (``slower``, ``faster``, ``worse``, ``better``, ``missed`` or ``met``; line to print).
 
     Times are compared as ratios to the peer of the same round, if there is one, because a different
     machine or load affects both. The quartiles of the two runs must not overlap.

@@ -1,8 +1,8 @@
 """A chart of two million rows, compared with running the same SQL by hand.
 
 ``python -m benchmarks.bench_chart``. By hand means the statements that the chart sent, run one
-after the other with `Connection.sql` and with pyodps. A histogram needs two, because its bins
-depend on the smallest and the largest value. Drawing is measured alone, from the figures.
+after the other with `Connection.sql` and with pyodps. A histogram needs two statements, because its
+bins depend on the smallest and the largest value. Drawing is measured separately.
 """
 
 from __future__ import annotations

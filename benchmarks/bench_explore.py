@@ -167,7 +167,7 @@ class Browser:
         self.sizes: Counter[str] = Counter()
 
     def send(self, content: dict[str, Any], buffers: Sequence[bytes]) -> None:
-        """Take a message of the kernel."""
+        """Receive a message from the kernel."""
         with self._came:
             kind = content["kind"]
             self.times[kind] = time.perf_counter()

@@ -76,7 +76,7 @@ def show(title: str, found: dict[str, Any], *, size: int, goal: int | None = Non
 
 
 def show_held(title: str, held: int, *, goal: int) -> None:
-    """Print the bytes of batches in memory at a time; allocators keep more resident."""
+    """Print the bytes of batches in memory at a time; allocators keep more memory resident."""
     met = judged(f"{title}: {held / MIB:.0f} MiB of batches", held <= goal)
     line = f"  {'    batches held at a time':<{_WIDTH}}{held / MIB:9.1f} MiB"
     print(f"{line}             {met} (≤ {goal / MIB:.0f} MiB)", flush=True)

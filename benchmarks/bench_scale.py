@@ -51,7 +51,7 @@ TABLE = TableName(project="local", table="a_table_of_a_usual_name")
 
 @dataclass
 class Took:
-    """Seconds, and the peak of bytes allocated by Python, of a piece of work."""
+    """The seconds that a piece of work took, and the peak of bytes that Python allocated."""
 
     seconds: float = 0.0
     peak: int = 0

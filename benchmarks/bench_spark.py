@@ -129,7 +129,7 @@ def peer_catalog(spark: SparkSession, odps: Connection, table: str, **options: o
 def peer_read(
     spark: SparkSession, odps: Connection, table: str, expected: DataFrame, **options: object
 ) -> list[Case]:
-    """Return the connector's case, or none without its jar."""
+    """Return the case of the connector; an empty list without its jar."""
     if connector.missing():
         return []
     options.setdefault("splitParallelism", SPLITS)
@@ -139,7 +139,7 @@ def peer_read(
 
 
 def peer_write(spark: SparkSession, odps: Connection, table: str, frame: DataFrame) -> list[Case]:
-    """Return the connector's case, or none without its jar."""
+    """Return the case of the connector; an empty list without its jar."""
     if connector.missing():
         return []
     writer = frame.writeTo(peer_catalog(spark, odps, table))

@@ -86,7 +86,7 @@ def near(connection: Connection) -> None:
         Case("pyodps maxstorage", lambda: peer_arrow(client)),
         Case("raw bodies, nothing decoded", lambda: raw_bodies(connection)),
         rounds=ROUNDS,
-        # the rest is the check of text, which the peer leaves out: 20 ms for 24 MB
+        # the remaining time is spent on checking text, which the peer omits: 20 ms for 24 MB
         goals=[Goal("pyodps maxstorage", 1), Goal("raw bodies, nothing decoded", 0.75)],
     )
     compare(

@@ -58,7 +58,7 @@ def consume(batches: Batches) -> tuple[int, int]:
 
 
 def made_up(rows: int) -> tuple[int, int]:
-    """Return as many generated batches from two workers of torch's DataLoader, without reading."""
+    """Pass generated batches through two workers of torch's DataLoader, without reading a table."""
     import numpy as np
     from torch.utils.data import DataLoader, IterableDataset
 

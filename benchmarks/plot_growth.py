@@ -229,7 +229,7 @@ def held(spark: SparkSession, made: Connection) -> Panel:
         assert frame.getNumPartitions() == size
         java.append((size, float(heap(spark) - before)))
         del frame
-        gc.collect()  # Java holds what Python refers to
+        gc.collect()  # Java keeps the objects that Python refers to
     del java[0]  # the first read loads classes, which need more memory than its few splits
     named = ((SESSION, kept), (TASK, sent), (JAVA, java))
     lines = [report(Line(name, tuple(points))) for name, points in named]

@@ -3,8 +3,8 @@
 ``.venv/bin/python fuzz/mutate_previews.py --count 20000 --seed 1`` damages sample files (flipped
 bits, truncation, splices, altered lengths) and draws each as a notebook would, in a child process.
 If the child is killed by a signal, raises an exception, or produces unknown markup or a tile beyond
-its budget, the input is saved in ``build/fuzz`` and the run fails. A parser that dies in its own
-process is harmless and only counted.
+its budget, the input is saved in ``build/fuzz`` and the run fails. Crashes of the parser process
+are harmless and only counted.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ ROOT = Path(__file__).parent.parent
 WORK = ROOT / "build" / "fuzz"
 SLICE = 500
 
-# the tags and attributes of tiles; any other would have come from a file
+# the tags and attributes that tiles use; any others come from a file, which is a fault
 _TAGS = """audio b bdi br details div em figcaption figure i iframe img li p pre span summary
     table tbody td th thead tr ul video"""
 _ATTRIBUTES = """alt aria-label controls dir open poster preload role sandbox scope src srcdoc style

@@ -28,7 +28,7 @@ OF_PYTHON: Final = ("PYTHON*", "VIRTUAL_ENV", "TMPDIR", "TZ", "LANG", "LC_*", "C
 
 
 def passed_on(*patterns: str) -> dict[str, str]:
-    """Return the environment variables that match; a child process must not see other secrets."""
+    """Return the matching environment variables; the others may be secrets."""
     allowed = (*_ALWAYS, *patterns)
     return {
         k: v for k, v in os.environ.items() if any(fnmatchcase(k, pattern) for pattern in allowed)

@@ -93,7 +93,7 @@ _UNSEEN = re.compile(
     "|\r(?!\n)"
     "|(?<![^\x00-\x7f])[\u200c\u200d\U000e0100-\U000e01ef]"
     "|[\u200c\u200d](?![^\x00-\x7f])"
-    "|(?<![^\x00-\x7f])[\ufe00-\ufe0f](?!\u20e3)"  # 1 + FE0F + 20E3 is the picture of a key
+    "|(?<![^\x00-\x7f])[\ufe00-\ufe0f](?!\u20e3)"  # 1 + FE0F + 20E3 is a keycap emoji
 )
 
 
@@ -138,7 +138,7 @@ class OdpsNbError(Exception):
     """
 
     fact_names: ClassVar[tuple[str, ...]] = ("hint",)
-    """Names of the facts: inherited ones, then the class's own annotations without a value."""
+    """Names of the facts: those of the base classes, then annotations without a value."""
     hint: str | None
     in_doubt: bool = False
 
@@ -183,7 +183,7 @@ class OdpsNbError(Exception):
         self._notes = [visible(note) for note in own]
 
     def _last_lines(self) -> list[str]:
-        facts = " · ".join(_facts_told(self))
+        facts = " · ".join(_fact_lines(self))
         excerpt = getattr(self, "excerpt", None)
         return [
             *([visible(excerpt)] if excerpt else []),
@@ -225,7 +225,7 @@ class OdpsNbError(Exception):
         return copied
 
 
-def _facts_told(error: OdpsNbError) -> list[str]:
+def _fact_lines(error: OdpsNbError) -> list[str]:
     facts = (("code", "code"), ("status", "HTTP"), ("request_id", "request id"))
     pairs = ((label, getattr(error, fact, None)) for fact, label in facts)
     return [visible(f"{label} {value}") for label, value in pairs if value is not None]
@@ -299,7 +299,7 @@ class LimitExceededError(OdpsNbError):
 
 
 class OversizeError(ProtocolError, LimitExceededError):
-    """A size declared in the bytes exceeds ``limit``: damaged bytes, or a limit that is too low."""
+    """A size in the bytes exceeds ``limit``: the bytes are damaged, or the limit is too low."""
 
     limit: int | None
     actual: int | None
@@ -317,7 +317,7 @@ class TransportError(OdpsNbError):
     never_answered: bool = False
     """Whether the host has not responded to any request of this client."""
     given_up: bool = False
-    """Whether another call, whose result the request needed, has already retried."""
+    """Whether a call whose result the request needs failed after its own retries."""
 
 
 class ConnectError(TransportError):
@@ -325,7 +325,7 @@ class ConnectError(TransportError):
 
 
 class CertificateError(ConnectError):
-    """The server's certificate is untrusted, has expired, or is for another name."""
+    """The server's certificate is untrusted, has expired, or is for another host name."""
 
 
 class RequestTimeoutError(TransportError):
@@ -351,7 +351,7 @@ class ServiceError(OdpsNbError):
     retry_after: float | None
     excerpt: str | None
     of_lookup: bool = False
-    """Whether the lookup of the storage host failed, before any transfer service was asked."""
+    """Whether the lookup of the storage host failed, before a request to a transfer service."""
 
 
 class InvalidRequestError(ServiceError):
@@ -408,7 +408,7 @@ class PositionError(ArgumentError, IndexError):
 
 
 class MissingKeyError(ArgumentError, KeyError):
-    """A mapping has no such key."""
+    """The mapping does not contain the key."""
 
     __str__ = Exception.__str__  # KeyError.__str__ quotes the message
 
@@ -452,7 +452,7 @@ def explain(error: BaseException) -> list[str]:
     what = f"{name}: {error}"
     if not isinstance(error, OdpsNbError):
         return [visible(what)]
-    where = [*(note for note in error.notes if note), *_facts_told(error)]
+    where = [*(note for note in error.notes if note), *_fact_lines(error)]
     lines = [what]
     if where:
         lines.append("where: " + " · ".join(where))

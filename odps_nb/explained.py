@@ -1,4 +1,4 @@
-"""Checks the arguments of public functions by their signatures, and raises typed errors."""
+"""Checks arguments against the signatures of public functions, and raises typed errors."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ class Instructive:
     """Base class whose errors for missing methods and columns say what to call instead."""
 
     _instead: ClassVar[Mapping[str, str]]
-    """What to call, by space-separated names that the class lacks.
+    """Hints on what to call; a key has space-separated names of attributes that the class lacks.
 
-    ``[]`` is a subscript with one or several names, ``[:]`` any other, and ``frame`` any attribute
-    of a DataFrame of pandas.
+    ``[]`` stands for a subscript with one or several names, ``[:]`` for any other subscript, and
+    ``frame`` for any attribute of a pandas DataFrame.
     """
 
     if not TYPE_CHECKING:  # hidden from type checkers, which otherwise would accept unknown names
@@ -115,8 +115,8 @@ def expanded(path: str | os.PathLike[str]) -> Path:
 
 _TEXT = (lambda value: isinstance(value, str), "a string")
 _PATH = (lambda value: isinstance(value, (str, os.PathLike)) and _is_path(value), "a path")
-# The check of a value and its name in errors, for each part of an annotation. A parameter with
-# any other part, such as `Any`, is checked where it is used.
+# For each part of an annotation: the check of a value, and the description of valid values in
+# errors. A parameter with any other part, such as `Any`, is checked where it is used.
 _KINDS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "None": (lambda value: value is None, ""),
     "bool": (_is_flag, "True or False"),
@@ -136,7 +136,7 @@ _KINDS: dict[str, tuple[Callable[[Any], bool], str]] = {
         ("DecimalConversion", "TimeConversion", "ChartKind", "ChartAggregate", "ChartStep"), _TEXT
     ),
 }
-# Values such as NumPy's are passed on as Python's.
+# Converts values such as NumPy scalars to Python's types.
 _PLAIN: dict[str, Callable[[Any], object]] = {"int": operator.index, "bool": bool}
 _SCALARS = ("True or False", "a whole number", "a number")
 _EXAMPLES = {
@@ -150,10 +150,10 @@ _EXAMPLES = {
 
 
 def explained(public: T) -> T:
-    """Decorator of a function, or of a class for its public methods: raise `ArgumentError`.
+    """Decorator of a function, or of a class's public methods, for errors in calls.
 
-    The function then rejects unknown and missing arguments, and those of a wrong type where the
-    annotation is simple, with a hint instead of a `TypeError`.
+    Unknown and missing arguments, and arguments of a wrong type if the annotation is simple, raise
+    an `ArgumentError` with a hint instead of a `TypeError`.
     """
     if not isinstance(public, type):
         return _explaining(public)  # type: ignore[arg-type, return-value]
@@ -197,14 +197,14 @@ def _explaining(function: Callable[..., Any], *, typed: bool = True) -> Callable
             return function(*args, **kwargs)
         except TypeError as error:
             if error.__traceback__ is None or error.__traceback__.tb_next is not None:
-                raise  # raised inside the function
+                raise  # raised inside the function, not by the call
         raise _no_call(function, signature, args, kwargs)
 
     return checked
 
 
 def _kinds_of(annotation: str) -> list[str]:
-    """Return the parts of an annotation if all can be checked."""
+    """Return the parts of an annotation; an empty list if a part cannot be checked."""
     lists = re.sub(r"Sequence\[(str|int)\]", r"Sequence{\1}", annotation)
     plain = re.sub(r"\[.*\]", "", lists).replace("{", "[").replace("}", "]")
     parts = plain.split(" | ")

@@ -20,8 +20,8 @@ TINT: Final = "rgba(128,128,128,0.12)"
 MUTED: Final = "opacity:0.75"
 SMALL: Final = "font-size:12px;line-height:1.4"
 MONO: Final = "font-family:ui-monospace,Menlo,Consolas,monospace;font-size:11px;line-height:1.45"
-#: Style of a box around wide content that scrolls: hosts whose boxes grow with their content, such
-#: as Solara's, do not become wider than the page.
+#: Style of a box around wide content that scrolls. It keeps the boxes of hosts such as Solara,
+#: which grow with their content, from becoming wider than the page.
 NOT_WIDER: Final = "display:grid;grid-template-columns:minmax(0,1fr)"
 #: Styles of a status card and of its small print. The edge colour ``{}`` shows the state.
 STATUS: Final = (
@@ -60,7 +60,7 @@ def escape(value: object) -> Html:
 
 
 def bundle(html: str, text: str) -> dict[str, str]:
-    r"""Return a MIME bundle of HTML and text, with HTML that contains no Markdown or formulas.
+    r"""Return a MIME bundle of text and of HTML in which no Markdown or formulas are rendered.
 
     MathJax would turn ``$\href…$`` in user data into a link. In a notebook converted to Markdown,
     a blank line ends an element (CommonMark, HTML blocks), so the text after it, such as

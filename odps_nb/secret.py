@@ -65,7 +65,7 @@ def hidden(settings: Mapping[str, Any] | Iterable[tuple[str, Any]]) -> Hidden:
             copied[name] = Unusable(type(copied[name]))
     for name in ("endpoint", "tunnel_endpoint"):
         if isinstance(copied.get(name), str) and "@" in copied[name]:
-            copied[name] = Secret(copied[name])  # a password in a URL, which Profile refuses
+            copied[name] = Secret(copied[name])  # a URL with a password, which Profile rejects
     if isinstance(copied.get("credentials"), (str, bytes, tuple, list, Mapping)):
         copied["credentials"] = Secret("refused by Profile")  # may contain a key
     return copied

@@ -1,6 +1,6 @@
 """Parses and writes SQL with sqlglot; raises failures as `sqlglot.errors.SqlglotError`.
 
-For example, sqlglot 30 raises an `IndexError` for ``map('a')``, which lacks an argument.
+sqlglot also raises other errors: version 30 raises an `IndexError` for ``map('a')``, for example.
 `MemoryError`, and the `RecursionError` for text that is nested too deeply, are not converted.
 """
 
@@ -16,7 +16,7 @@ from typing import Any
 def hive() -> Any:
     """Return the Hive dialect, changed so that casts keep the length in CHAR(n) and VARCHAR(n).
 
-    Also, ``vector(1, 2)`` is a call, not a type.
+    The changed dialect also parses ``vector(1, 2)`` as a function call, not as a type.
     """
     from sqlglot.dialects.hive import Hive
 

@@ -325,7 +325,7 @@ class PartitionSpec:
 
 
 def covered(specs: Iterable[PartitionSpec]) -> Callable[[PartitionSpec], bool]:
-    """Return whether one of many (partial) specs covers a spec, in a time independent of them."""
+    """Return a fast test of whether any of many (partial) specs covers a spec."""
     by_keys: dict[tuple[str, ...], set[tuple[str, ...]]] = {}
     for one in specs:
         pairs = sorted(one.items)
@@ -511,13 +511,13 @@ def did_you_mean(
 
 
 def listed_columns(names: Sequence[str]) -> str:
-    """Return a table's first column names for a hint, and how to fetch newer ones."""
+    """Return text for a hint: a table's first column names, and how to fetch newer columns."""
     more = ", …" if len(names) > 20 else ""
-    return f"{', '.join(names[:20])}{more} (if it was added later, call table.reload() first)"
+    return f"{', '.join(names[:20])}{more} (for a newer column, call table.reload() first)"
 
 
 MAX_ID = 100
-"""Maximum length of a code or an id of a service in errors."""
+"""Maximum length of a service's codes and ids in error messages."""
 
 
 def shorten(text: str, limit: int) -> str:

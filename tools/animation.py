@@ -1,7 +1,7 @@
 """Record the animation of the README: the progress card of a read in a real JupyterLab.
 
 The notebook is generated here and runs against the embedded service over a simulated slow network,
-so that the progress is visible. Each frame is a screenshot, shown until the time of the next one.
+so that the progress is visible. Each frame is a screenshot, shown until the next frame was taken.
 
     python tools/animation.py [FILE]
 """

@@ -54,7 +54,7 @@ def without_widgets(notebook: nbformat.NotebookNode) -> None:
 
 
 def execute_all(folder: Path, only: str) -> bool:
-    """Execute the notebooks, each with a separate service; print the time of each."""
+    """Execute the notebooks, each with a separate service; print how long each of them takes."""
     folder.mkdir(parents=True, exist_ok=True)
     for path in sorted(NOTEBOOKS.glob(only)):
         began = time.monotonic()
@@ -90,8 +90,8 @@ def build(folder: Path) -> int:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--no-notebooks", action="store_true", help="run no notebook")
-    parser.add_argument("--only", default="*.ipynb", help="run the notebooks of this pattern")
-    parser.add_argument("--folder", type=Path, default=BUILD, help="where site/ goes")
+    parser.add_argument("--only", default="*.ipynb", help="run only notebooks with such a name")
+    parser.add_argument("--folder", type=Path, default=BUILD, help="folder that contains site/")
     wanted = parser.parse_args()
     folder = wanted.folder.resolve()
     if not wanted.no_notebooks and not execute_all(folder / "tutorials", wanted.only):

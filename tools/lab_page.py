@@ -183,7 +183,7 @@ def wait_cells(page: Page, ready: Any, *, seconds: float) -> dict[str, Any]:
         if state and ready(state):
             return state
         page.wait_for_timeout(100)
-    raise TimeoutError(f"the notebook is still at {page.evaluate(CELLS)}")
+    raise TimeoutError(f"the notebook is still in this state: {page.evaluate(CELLS)}")
 
 
 def run_all(page: Page, *, seconds: float = 240) -> dict[str, Any]:

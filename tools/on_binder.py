@@ -176,7 +176,7 @@ def visit(notebook: Path, folder: Path, variables: dict[str, str], limit: int) -
         )
         watch = Watch(started.pid, limit)
         watch.start()
-        # the service is a child of the process of `start`, and must be found before that ends
+        # the service is a child of the process of `start`; find it before that process ends
         below = _below_until_the_end(started, watch)
         watch.done.set()
         watch.join()

@@ -71,7 +71,7 @@ def main() -> int:
         print(f"not fully typed: {name}")
     share = 100 * (count - len(bad)) / max(count, 1)
     print(f"{share:.1f}% of {count:,} public symbols have a known type")
-    return 1 if bad or count < 300 else 0  # with fewer, pyright did not find the package
+    return 1 if bad or count < 300 else 0  # with fewer symbols, pyright did not find the package
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ def _soak_probe():
     from odps_nb.notebook.progress.operations import loaded_magics
     for _ in range(3):
         gc.collect()
-    # what allocators keep for the next read is not held by anybody
+    # memory that allocators keep for the next read is not a leak
     pyarrow.default_memory_pool().release_unused()
     getattr(ctypes.CDLL(None), "malloc_trim", int)(0)
     found = {

@@ -151,7 +151,7 @@ def sql(front: Front, _: int) -> None:
     """Run a query with the magic and one with the connection; close the explorer."""
     front.run("%%odps sql -o found\nselect status, count(*) n from orders group by status")
     front.run("odps.sql('select max(id) m from orders').to_pandas()\ndel found")
-    front.run("ipywidgets.Widget.close_all()")  # a cell of SQL has no name for its explorer
+    front.run("ipywidgets.Widget.close_all()")  # no variable holds the explorer of a SQL cell
 
 
 def errors(front: Front, _: int) -> None:

@@ -93,7 +93,7 @@ def _at_once(answer: BodyResponse) -> bytes:
 
 
 def http_answer(data: bytes) -> None:
-    """Any bytes are a complete response or invalid, regardless of the size of the reads."""
+    """Any bytes are a complete response or are rejected, whatever the size of the reads."""
     assert _read(data, _by_pieces) == _read(data, _at_once)
 
 

@@ -63,7 +63,7 @@ def _events_of(result: Any) -> Any:
 
 
 def blocks(data: bytes) -> None:
-    """Any bytes decode to a payload that encodes to them, or raise; cuts change nothing."""
+    """Any bytes raise an error, or decode to a payload that encodes to them, however split."""
     mode, chunks = _split(data)
     stored = b"".join(chunks)
     if mode & 1:  # a valid stream, or one with a single byte changed
@@ -81,7 +81,7 @@ def blocks(data: bytes) -> None:
 
 
 def codings(data: bytes) -> None:
-    """Any bytes decode to data within the budget, or raise; cuts do not change the data.
+    """Any bytes raise an error, or decode to the same data within the budget, however split.
 
     zstd detects some damage only in a frame that is fed in one piece.
     """
@@ -107,7 +107,7 @@ def codings(data: bytes) -> None:
 
 
 def frames(data: bytes) -> None:
-    """Any bytes give events or an error; cuts change nothing, and the scanner agrees."""
+    """Any bytes decode to events or raise an error, however split; the scanner finds the same."""
     mode, chunks = _split(data)
     stream, count = b"".join(chunks), None if mode & 8 else mode & 7
 
@@ -134,7 +134,7 @@ def _records_of(events: list[Any]) -> list[BlobRecord]:
 
 
 def layers(data: bytes) -> None:
-    """Any body decodes to events within the budget or raises an error; cuts change nothing."""
+    """Any body decodes to events within the budget or raises an error, however it is split."""
     mode, chunks = _split(data)
     encoding = (None, "zstd", "x-lz4-frame", "identity")[mode & 3]
     count, body = mode >> 2 & 3, b"".join(chunks)
@@ -155,7 +155,7 @@ def layers(data: bytes) -> None:
 
 
 def arrow_stream(data: bytes) -> None:
-    """Any bytes are accepted or rejected; only a stream with its end marker is complete."""
+    """Any bytes are accepted or rejected; a stream is complete only with its end marker."""
     _, chunks = _split(data)
     stream = b"".join(chunks)
     outcomes = []

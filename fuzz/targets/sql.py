@@ -55,7 +55,7 @@ _ROWS = pa.record_batch(
 
 
 def sql_script(data: bytes) -> None:
-    """Any text is a job or rejected; splitting off settings does not change the query."""
+    """Any text is a job or is rejected; removing its settings does not change the query."""
     text = data.decode("utf-8", "replace")
     try:
         settings, rest = split_settings(text)
@@ -90,7 +90,7 @@ def _find(name: tuple[str, ...], _view: StoredTable | None) -> StoredTable:
 
 
 def sql_query(data: bytes) -> None:
-    """Any text is rejected or, by DuckDB's own parser, reads only registered tables."""
+    """Any text is rejected, or reads only registered tables according to DuckDB's own parser."""
     text = data.decode("utf-8", "replace")
     try:
         statements = parse_job(text, {})
@@ -134,7 +134,7 @@ def _check_names(sql: str, registered: set[str]) -> None:
 
 
 def where(data: bytes) -> None:
-    """Any text is rejected or a condition that tests each row independently of other rows."""
+    """Any text is rejected, or is a condition that tests each row independently of the others."""
     try:
         found = RowFilter.parse(data.decode("utf-8", "replace"), _SCHEMA)
         kept = found.apply(_ROWS)

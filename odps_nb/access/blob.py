@@ -158,8 +158,9 @@ class Blob(Displayed):
             forward-only file.
         cache
             Use the disk cache; only with ``seek``. A blob that was read completely is then reopened
-            without a request. Only the user can read the cache folder. ``blob_cache`` of
-            `odps_nb.connect` sets the size of the cache, or disables it (``"off"``).
+            without a request, unless it is larger than a quarter of the cache or the disk is almost
+            full. Only the user can read the cache folder. ``blob_cache`` of `odps_nb.connect` sets
+            the size of the cache, or disables it (``"off"``).
 
         Raises
         ------
@@ -274,7 +275,7 @@ class Blob(Displayed):
         encoding
             Name of the encoding. Default: the encoding that the text declares (byte order mark,
             XML, HTML, ``coding:``), then UTF-8, then the guess of ``charset-normalizer``. A few
-            bytes that are invalid in it become U+FFFD, with a warning.
+            bytes that are invalid in this encoding are replaced by U+FFFD, with a warning.
         max_bytes
             Maximum size of the blob in bytes.
 
@@ -323,7 +324,7 @@ class Blob(Displayed):
             extra fields become columns ``f3``, ``f4``, …. By default, such a line raises an error.
         sheet
             Name or number of the sheet in a workbook (Excel, OpenDocument; extra ``previews``).
-            Default: the first sheet, 0. A column with values of different types is text.
+            Default: the first sheet, 0. A column with values of different types becomes text.
         max_bytes
             Maximum size in bytes of the blob, and of its decompressed rows.
         trusted
@@ -351,7 +352,7 @@ class Blob(Displayed):
                 data, encoding = blob_content.as_text(data, encoding).encode(), "utf-8"
                 mime = self._recognise(data)
             if mime.startswith("text/") and mime not in blob_content.DELIMITED:
-                name = self.file_name  # an ending such as .csv decides for ambiguous text
+                name = self.file_name  # an extension such as .csv decides if the text is ambiguous
                 mime = self._recognise(data, name)
             convert = blob_content.as_table if trusted else blob_conversion.table
             return convert(
@@ -467,7 +468,8 @@ class NewBlob:
     mime_type
         Media type, e.g. ``image/png``. Default: guessed from the file name.
     file_name
-        File name, e.g. ``cat.png``. Default: the name in the path. Only API version 3 stores it.
+        File name, e.g. ``cat.png``. Default: the name in the path. Sent in both API versions; the
+        vendor's clients send it only in version 3.
 
     Examples
     --------

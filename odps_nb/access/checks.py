@@ -89,7 +89,7 @@ def check_count(name: str, value: SupportsIndex | None, *, at_least: int = 1) ->
 def iterator_of(value: object) -> Iterator[Any] | None:
     """Return an iterator over a collection; ``None`` for any other object.
 
-    The latter include an array without dimensions and a Spark column, whose ``__iter__`` raises.
+    Such objects include an array without dimensions and a Spark column, whose ``__iter__`` raises.
     """
     if not isinstance(value, Iterable):
         return None

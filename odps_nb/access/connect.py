@@ -39,7 +39,7 @@ def connect(
     client_options: ClientOptions | None = None,
     transfer: str | None = None,
 ) -> Connection:
-    """Return a connection; sends a request only if it starts the embedded service.
+    """Return a connection; send a request only to start the embedded service.
 
     Parameters
     ----------
@@ -52,8 +52,8 @@ def connect(
     root
         The folder that stores the tables of ``"local"``. Default: a temporary folder.
     endpoint, tunnel_endpoint, project, schema, access_id, access_key, quota, api_version
-        Settings that override those of the source; see `odps_nb.Profile`. A new access id or
-        endpoint replaces all credentials, or the endpoint with its tunnel.
+        Settings that override those of the source; see `odps_nb.Profile`. A new access id replaces
+        all credentials; a new endpoint also replaces the region and the tunnel endpoint.
     region, network
         Instead of ``endpoint``: a region such as ``"cn-hangzhou"``, and ``"public"`` (default) or
         ``"vpc"``. With an endpoint, ``region`` selects signature version 4.

@@ -159,7 +159,7 @@ class Connection(DisplayedText, Instructive):
 
     @property
     def _transfers(self) -> TransferChoice:
-        """The choice of the client, or that of a new client; sends no request."""
+        """The client's choice of a transfer service, or that of a new client; sends no request."""
         if self._client is not None:
             return self._client.transfer
         if isinstance(self._profile, Profile):
@@ -228,7 +228,7 @@ class Connection(DisplayedText, Instructive):
             such string per column, a dict of names and types, an Arrow or Spark schema, or a
             `TableSchema`. Alternatively, data as for `Table.write`. The data's columns define the
             table (see ``docs/types-and-times.md``), and the rows are written in one commit, so do
-            not write them again. If the write fails, the table is dropped.
+            not write them again. If the write fails before its commit, the table is dropped.
         partitioned_by
             ``"ds string"``, a column name, or a list of both: ``["ds string", "region"]``.
             ``"trunc_time(d, 'day') as pt"`` auto-partitions by a date or time column.
@@ -249,7 +249,7 @@ class Connection(DisplayedText, Instructive):
             `Table.write` instead.
         types
             With data: types of some columns, e.g. ``{"price": "decimal(10,2)", "ds": "date"}``, in
-            any form that describes ``columns``. The values must fit them.
+            any form that ``columns`` accepts. The values must fit these types.
         decimals, text, times
             With data: allowed conversions, as for `Table.write`.
         index, progress
@@ -427,10 +427,11 @@ class Connection(DisplayedText, Instructive):
 
         Raises
         ------
-        QueryError
-            The query failed; the message comes from the service.
+        QueryError, NotFoundError, ConflictError
+            The query failed; the message comes from the service. A `NotFoundError` names an object
+            that does not exist, a `ConflictError` one that exists already.
         LimitExceededError
-            The estimate exceeds ``max_bytes``, or the service returned none; nothing was run.
+            The estimate exceeds ``max_bytes`` or was not returned; nothing was run.
         ArgumentError
             ``params`` lacks a value, a value has no SQL literal, a null follows ``not in``, or the
             value for a ``{name}`` is not a valid name.
@@ -478,7 +479,7 @@ class Connection(DisplayedText, Instructive):
     def _start(
         self, query: str, shown: TextOptions, settings: Mapping[str, str] | None, *, mine: bool
     ) -> Result:
-        """Submit a statement; ``mine``: whether the user wrote it, not an explorer or a chart."""
+        """Submit a statement; ``mine``: whether the user, not an explorer or a chart, wrote it."""
         from odps_nb.access.queries import Query
         from odps_nb.access.sql import Result
         from odps_nb.client.sql.query import submit_sql

@@ -29,8 +29,8 @@ class Displayed:
     """Base class of objects that a notebook shows as a static page of HTML and text.
 
     IPython asks for `_repr_mimebundle_`, marimo and others for `_repr_html_`, and Panel for
-    `__panel__`. A page that cannot be made shows the error, because hosts hide exceptions or show a
-    long traceback.
+    `__panel__`. If the page cannot be created, the error is shown in its place, because hosts hide
+    exceptions or show a long traceback.
     """
 
     __slots__ = ()
@@ -49,12 +49,12 @@ class Displayed:
         return self._repr_mimebundle_()["text/html"]
 
     def __panel__(self) -> Any:
-        panel: Any = loaded("panel")  # without this method, Panel takes a table for a file
+        panel: Any = loaded("panel")  # without this method, Panel would treat a table as a file
         return panel.pane.HTML(self._repr_html_(), sizing_mode="stretch_width")
 
 
 class DisplayedLive(Displayed):
-    """Base class of objects that also have a live view; each host gets it with its own method."""
+    """Base class of objects that also have a live view, which each host shows in its own way."""
 
     __slots__ = ()
 

@@ -116,7 +116,7 @@ def _widgets() -> Check:
 def _profile(
     source: Profile | str | Callable[[], Profile] | None,
 ) -> tuple[Profile | None, list[Check]]:
-    """Return the profile, if there is one, and the checks of it and of the sources of settings."""
+    """Return the profile or ``None``, and the checks of the profile and of the settings."""
     from odps_nb.client.auth.profile import Profile
 
     if isinstance(source, Profile):
@@ -136,7 +136,7 @@ def _profile(
 
 
 def _settings(findings: Sequence[SourceReport]) -> Check:
-    """Name the settings that each source has, and those that are not used; show no value."""
+    """List the settings in each source, and the unused ones, by name; show no value."""
     summary = "; ".join(
         f"{report.source}: {', '.join(report.used)}" for report in findings if report.used
     )
@@ -145,7 +145,7 @@ def _settings(findings: Sequence[SourceReport]) -> Check:
     ]
     if unused:
         summary += f"{'; ' if summary else ''}not used: {'; '.join(unused)}"
-    to_do = "remove the settings that are not used, if they are left over" if unused else ""
+    to_do = "remove the unused settings if they are no longer needed" if unused else ""
     return Check(
         "Settings", "optional" if unused else "ok", summary or "no source has any settings", to_do
     )

@@ -274,7 +274,7 @@ def _comparable(value: str, column: Column) -> Any:
 def _latest(
     listed: list[PartitionInfo], schema: TableSchema, table: TableName, storage: StorageClient
 ) -> PartitionSpec:
-    """Return the largest first-level value that has rows, as ``max_pt``, but compared by type."""
+    """Return the largest first-level value that has rows; values are compared by type."""
     first = schema.partition_columns[0]
 
     def value_of(info: PartitionInfo) -> str:
@@ -358,7 +358,7 @@ _DAYS = {"%Y-%m-%d": re.compile(r"\d{4}-\d\d-\d\d"), "%Y%m%d": re.compile(r"\d{8
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """One comparison; ``is_number``: whether the value is a number or an unquoted one in text."""
+    """One comparison; ``is_number``: whether the value is a number (in text: without quotes)."""
 
     key: str
     sign: str
@@ -375,8 +375,8 @@ def text_comparison(
 ) -> tuple[Callable[[str], Any], Any]:
     """Return how to compare values of a text column, and what to compare them with.
 
-    A day is written as the existing values are written; a number is compared with numbers, as in
-    SQL; all else is compared as text. Raises `ArgumentError` if the values have another form.
+    A day is formatted like the existing values, a number is compared with numbers (as in SQL), and
+    any other value as text. Raises `ArgumentError` if the existing values have another form.
     """
     day = _day(bound.value)
     for form, shape in _DAYS.items():

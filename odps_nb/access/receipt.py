@@ -12,13 +12,13 @@ from odps_nb.terms import PartitionSpec, TableName, Transfer, count_of, format_b
 class Receipt(DisplayedText):
     """Result of one commit, created only after the service has confirmed it.
 
-    ``bytes`` is the size of the rows as Arrow data before compression, ``blob_bytes`` that of the
-    blobs. ``partition`` is empty for a whole table or for dynamic partitions. ``streams`` is the
-    number of write streams, ``seconds`` the time from the first request to the confirmed commit.
-    ``resumed`` is the number of rows sent by an earlier call (`Table.write_files` with ``resume``).
-    ``verb`` is ``None`` for `Table.write`, otherwise ``upserted``, ``deleted`` or ``upserted or
-    deleted``. ``transfer`` is the service that transferred the rows. Quote ``session_id`` in
-    support requests.
+    ``bytes`` is the size of the rows as Arrow data before compression; ``blob_bytes`` is the size
+    of the blobs. ``partition`` is empty for a whole table or for dynamic partitions. ``streams`` is
+    the number of write streams; ``seconds`` is the time from the first request to the confirmed
+    commit. ``resumed`` is the number of rows sent by an earlier call (`Table.write_files` with
+    ``resume``). ``verb`` is ``None`` for `Table.write`, otherwise ``upserted``, ``deleted`` or
+    ``upserted or deleted``. ``transfer`` is the service that transferred the rows. Quote
+    ``session_id`` in support requests.
 
     Examples
     --------

@@ -135,7 +135,7 @@ def _check_folder(path: Path) -> None:
 
 
 def _make_folder(path: Path) -> None:
-    """Create the folder if only its last part is missing; a wrong path is more likely otherwise."""
+    """Create the folder if only its last part is missing; otherwise, the path is probably wrong."""
     try:
         path.mkdir(exist_ok=True)
     except FileExistsError:

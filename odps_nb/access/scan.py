@@ -287,8 +287,8 @@ class Scan(RowForms, ForEngines):
     def _unit_is_open(self) -> bool:
         return self._plan.timestamp_unit is None and self._reopens is None
 
-    def _tunnel_is_too_narrow(self) -> bool:
-        """Return whether a query can read times that the tunnel, in nanoseconds, cannot."""
+    def _can_read_far_times(self) -> bool:
+        """Return whether a query can read times that are out of range for the tunnel."""
         by_tunnel = self._session is not None and self._session.transfer is Transfer.TUNNEL
         return by_tunnel and not self._plan.far_times and self._reopens is None
 
@@ -309,14 +309,14 @@ class Scan(RowForms, ForEngines):
         """Open a session in microseconds and return the warning, or raise ``error``.
 
         A session has a single unit, so this opens a new session, whose snapshot may be newer. If
-        ``fresh`` is false, the caller may have used the old session, so the new one must report the
-        same version and counts.
+        ``fresh`` is false, the caller may have used the old session, so the new session must report
+        the same version and counts.
         """
         with self._lock:
-            if self._fell_back:  # another thread has switched already
+            if self._fell_back:  # another thread has already switched to microseconds
                 return None
             was_open = self._unit_is_open()
-            if not (was_open or self._tunnel_is_too_narrow()):
+            if not (was_open or self._can_read_far_times()):
                 raise error
             if tracker is not None:
                 tracker.restarted(f"read again in microseconds: {error.message}")

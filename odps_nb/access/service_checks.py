@@ -57,8 +57,8 @@ def check_service(profile: Profile, *, seconds: float = SECONDS) -> Iterator[Che
     """Check the project, the clock, the time zone, SQL and each service that transfers rows.
 
     Ends after about ``seconds`` in any network, even if a host name is never resolved: checks that
-    have no result by then are reported as such. If the check of the project fails, the others are
-    skipped.
+    have no result by then are reported as not checked. If the check of the project fails, the
+    others are skipped.
     """
     pending = ["Project", "Clock", "Time zone", "Tables", "SQL"]
     pending += ["Quota"] if profile.quota else []
@@ -112,7 +112,7 @@ def _in_time(
         for name in pending:
             late = f"not checked: the {seconds:g} s for the checks of the service have passed"
             yield Check(name, verdict, late, _NETWORK)
-            verdict = "optional"  # the first of them was running; the others had not begun
+            verdict = "optional"  # one check was running; the others had not begun
     finally:
         storage.close()  # no other request is sent; the running one ends by its time-out
         thread.join(_JOIN_SECONDS)
@@ -219,7 +219,7 @@ def _list(storage: StorageClient, names: list[str]) -> str:
 
 
 def _quota(storage: StorageClient) -> Check:
-    """Check the quota by the only request that names it, the lookup of the tunnel endpoint."""
+    """Check the quota by looking up the tunnel endpoint, the only request that names the quota."""
     profile = storage.profile
     if profile.tunnel_endpoint is not None:
         finding = f"{profile.quota} is not used, because tunnel_endpoint is set"
@@ -288,8 +288,8 @@ def _unchecked(names: list[str]) -> Check:
         finding, to_do = "the project has no tables", "create a table, and run the check again"
     else:
         finding = (
-            f"{', '.join(names[:MAX_TABLES])} cannot be used, as views, external tables, tables "
-            "without partitions or readable columns, or tables that the key may not describe"
+            f"{', '.join(names[:MAX_TABLES])} cannot be used: each is a view or an external table, "
+            "lacks readable columns or partitions, or cannot be described with this key"
         )
         to_do = "read another table, e.g. with odps.table(…).head()"
     return Check("Rows", "optional", f"{_UNCHECKED}: {finding}", to_do)
@@ -348,6 +348,6 @@ def _told(error: OdpsNbError) -> str:
 
 
 def _advice(error: OdpsNbError) -> str | None:
-    """Return an error's hint; time-outs get another one, as checks have their own limits."""
+    """Return an error's hint or, for a time-out, that of checks, which have their own limits."""
     is_late = isinstance(error, RequestTimeoutError) and not error.never_answered
     return _NETWORK if is_late else error.hint

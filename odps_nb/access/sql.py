@@ -37,10 +37,11 @@ if TYPE_CHECKING:
 class Result(RowForms):
     """A query on the service and its rows; created by ``odps.sql(…)``.
 
-    Rows are read over the Storage API. They can be read repeatedly until the service deletes the
-    result. A statement without rows (``create``, ``insert``) has an empty schema. In a project with
-    data protection, an access key may read only the first 10,000 rows of a result. Reading a larger
-    result raises an `AccessDeniedError`; `first` returns the permitted rows.
+    The Storage API transfers the rows or, if the account lacks it, the tunnel. They can be read
+    repeatedly until the service deletes the result. A statement without rows (``create``,
+    ``insert``) has an empty schema. In a project with data protection, an access key may read only
+    the first 10,000 rows of a result. Reading a larger result raises an `AccessDeniedError`;
+    `first` returns the permitted rows.
 
     Examples
     --------
@@ -171,8 +172,9 @@ class Result(RowForms):
 
         Raises
         ------
-        QueryError
-            The query failed; the message comes from the service.
+        QueryError, NotFoundError, ConflictError
+            The query failed; the message comes from the service. A `NotFoundError` names an object
+            that does not exist, a `ConflictError` one that exists already.
         RequestTimeoutError
             The query is still running after ``timeout``; it is not cancelled.
         """
@@ -187,17 +189,18 @@ class Result(RowForms):
 
     def to_spark(self, spark: Any, *, progress: Progress = None) -> Any:
         """Return the rows as a Spark DataFrame; this process reads them and sends them to Spark."""
-        from odps_nb.spark.launch.connect import SESSION_HINT, check_session
         from odps_nb.spark.reading.dataframe import local_dataframe
 
-        check_session(spark, SESSION_HINT)  # before the rows are read
         # Without a zone, Spark would interpret instants in the time zone of its session.
         zone = self._zone or "UTC"
-        with self._reading(progress) as (tracker, token):
-            # Spark supports only microseconds.
-            batches = self._arriving(tracker, token, zone=zone, unit=TimeUnit.MICRO)
-            rows = as_table(batches, lambda: self._columns(zone))
-        return local_dataframe(spark, rows, self.schema)
+
+        def rows() -> pa.Table:
+            with self._reading(progress) as (tracker, token):
+                # Spark supports only microseconds.
+                batches = self._arriving(tracker, token, zone=zone, unit=TimeUnit.MICRO)
+                return as_table(batches, lambda: self._columns(zone))
+
+        return local_dataframe(spark, rows, lambda: self.schema)
 
     def cancel(self) -> None:
         """Cancel the query on the service; waiting calls raise `CancelledError`. Idempotent."""

@@ -174,8 +174,9 @@ class Table(Displayed, Viewed, ForEngines):
         return specs
 
     def partition_details(self, under: PartitionLike | None = None) -> list[PartitionDetails]:
-        """Return each partition's row count, size and times; sends one request per partition.
+        """Return each partition's row count, size and times.
 
+        Requests the list of partitions, and then each partition (one request per partition).
         ``under`` and errors are as for `partitions`.
         """
         return fetch_details(self._connection._storage, self._name, self._under(under))
@@ -195,7 +196,7 @@ class Table(Displayed, Viewed, ForEngines):
         return self
 
     def exists(self, partition: PartitionLike | None = None) -> bool:
-        """Whether the table, or one of its partitions, exists now; sends one request each time."""
+        """Whether the table, or one of its partitions, exists now; each call asks the service."""
         storage = self._connection._storage
         if partition is None:
             return table_exists(storage, self._name)
@@ -273,10 +274,10 @@ class Table(Displayed, Viewed, ForEngines):
         changes
             Return every change to a table with a primary key, and append a column ``_change``:
             ``insert``, ``delete`` (the old row), ``update_before`` or ``update_after``. The table
-            must record changes. They expire after 24 hours by default, and may be built some
-            minutes after their commit (see ``docs/howto/incremental-reads.md``). The service
-            reports neither the version of a change nor the order of changes to different keys. To
-            process versions in order, read each one: ``since=v, until=v + 1``.
+            must record changes. They expire after 24 hours by default, and may appear some minutes
+            after their commit (see ``docs/howto/incremental-reads.md``). The service reports
+            neither the version of a change nor the order of changes to different keys. To process
+            versions in order, read each one: ``since=v, until=v + 1``.
         session_id
             Read the snapshot of a session opened elsewhere (`Scan.session_id`). Pass the same
             ``columns``, ``where`` and ``since``, because the session may contain no other rows.
@@ -343,10 +344,10 @@ class Table(Displayed, Viewed, ForEngines):
     ) -> pd.DataFrame:
         """Return the first rows as a DataFrame, without reading the rest of the table.
 
-        Sends one request if the service offers a preview of the table; otherwise performs a short
-        read. For each of the first blobs, one more small request fetches its name and size.
-        ``partitions``, ``columns``, ``text``, ``char_padding`` and ``progress`` are as for `read`,
-        the other parameters as for `Scan.to_pandas`.
+        Fetches the rows with one request if the service offers a preview of the table; otherwise
+        performs a short read. For each of the first blobs, one more small request fetches its name
+        and size. ``partitions``, ``columns``, ``text``, ``char_padding`` and ``progress`` are as
+        for `read`, the other parameters as for `Scan.to_pandas`.
         """
         from odps_nb.convert.first_rows import FirstRows
         from odps_nb.convert.pandas_frame import to_pandas
@@ -455,7 +456,10 @@ class Table(Displayed, Viewed, ForEngines):
         index: bool | None = None,
         progress: Progress = None,
     ) -> Receipt:
-        """Write rows in one commit; after an error no rows are written.
+        """Write rows in one commit: all of them or, after an error, none.
+
+        If an error has ``in_doubt`` set, its commit may have succeeded: check the table before you
+        write the rows again.
 
         Parameters
         ----------
@@ -477,7 +481,8 @@ class Table(Displayed, Viewed, ForEngines):
             ``"partitions"``: replace each partition that receives rows and keep the others.
             ``"all"``: replace all partitions (those under ``partition`` if it is a partial spec).
             Partitions without new rows are dropped after the commit, with one statement each. If a
-            statement fails, the remaining partitions are kept, and the error says so.
+            statement fails, the new rows and the remaining partitions are kept, and the error says
+            so.
         workers
             Number of streams to write concurrently. Default: depends on the data size.
         compression
@@ -497,17 +502,19 @@ class Table(Displayed, Viewed, ForEngines):
             DATETIME: ``"exact"`` raises an error, ``"round"`` rounds half to even.
         create
             Create a missing table, with types as in ``docs/types-and-times.md``, and drop it if the
-            write fails. To set a comment or lifecycle, use `Connection.create_table`.
+            write fails before its commit. To set a comment or lifecycle, use
+            `Connection.create_table`.
         partitioned_by
             With ``create``: a column of the data, ``"ds string"``, or a list of both. Default:
             ``partition``.
         types
             With ``create``: types of some columns, e.g. ``{"price": "decimal(10,2)"}``, in any form
-            that describes columns in `Connection.create_table`. The values must fit them.
+            that ``columns`` of `Connection.create_table` accepts. The values must fit these types.
         index
             ``True``: write the named levels of a pandas index as columns. ``False``: ignore the
             index. Default: ignore it, with an `OdpsNbWarning` if it has names or labels, but raise
-            an error if a column of the table is only in the index.
+            an error if a column of the table is only in the index, or if the write creates the
+            table and the index has a name.
         progress
             As for `read`.
 
@@ -573,7 +580,7 @@ class Table(Displayed, Viewed, ForEngines):
         A missing table is created. An existing table must have the BLOB column ``content``; the
         other columns are optional.
 
-        Files are streamed in path order, in bounded memory. After an error no rows are written.
+        Files are streamed in path order, in bounded memory, and committed as by `write`.
 
         Parameters
         ----------
@@ -583,7 +590,8 @@ class Table(Displayed, Viewed, ForEngines):
         recursive, hidden
             Include files in subfolders; include files and folders whose names begin with a dot.
         follow_links
-            Follow symbolic links; otherwise, a link raises an error.
+            Follow symbolic links; otherwise, a link raises an error, unless it leads to a file and
+            matches no ``pattern``.
         partition, overwrite, compression, progress
             As for `write`.
         create
@@ -729,8 +737,8 @@ class Table(Displayed, Viewed, ForEngines):
             As for `write`. Columns missing from the data become null, even in existing rows.
         partial
             Keep the values of columns missing from the data in existing rows; in new rows, they are
-            null. All rows must have the same columns. The rows are merged by a SQL statement, which
-            is billed, and need the tunnel on every account.
+            null. All rows must have the same columns. The rows are always sent by the tunnel, and
+            merged by a SQL statement, which is billed.
         deleted
             Name of a boolean column that is in the data, but not in the table. Rows where it is
             true are deleted by their key in the same commit.
@@ -844,7 +852,7 @@ class Table(Displayed, Viewed, ForEngines):
         ArgumentError
             A name or type is invalid; nothing was sent.
         ConflictError
-            The table has such a column, and ``if_not_exists`` is not set; nothing was sent.
+            The table has such a column, and ``if_not_exists`` is not set; nothing was changed.
 
         Examples
         --------

@@ -2,7 +2,7 @@
 
 The rules follow the Java and Go SDKs (``TruncTime``) and the manual page *Auto partition table
 based on data writing time*. Instants are truncated in UTC, regardless of the project's time zone.
-A null becomes ``__NULL__``, and a time before 1960 becomes the last unit (such as day) of 1959.
+A null becomes ``__NULL__``. A time before 1960 becomes the last unit of 1959 (as day: 1959-12-31).
 """
 
 from __future__ import annotations

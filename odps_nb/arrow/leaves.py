@@ -17,9 +17,9 @@ Leaf = Callable[[pa.Array, pa.DataType], pa.Array]
 
 
 def columns_of(came: Sequence[str], columns: Sequence[Column]) -> list[Column | None]:
-    """Return the column for each name; ``None`` if there is no such column.
+    """Return the column for each name; ``None`` for a name without a column.
 
-    If all names match in order, columns are matched by position, since a query may repeat names.
+    If both lists of names are equal, columns are matched by position, as a query may repeat names.
     """
     names = [name.casefold() for name in came]
     if names == [column.name.casefold() for column in columns]:

@@ -3,9 +3,9 @@
 The service chooses each column's encoding (``docs/protocol.md`` section 5.2). Text may arrive
 dictionary-encoded or as string views, times as ``struct<sec, nano>``, and DECIMAL without precision
 and scale as 32 bytes in MaxCompute's own layout. Times may have a time zone, but their values are
-still in UTC, or in local time for TIMESTAMP_NTZ, and in nanoseconds even if the read returns
-coarser times (tunnel). Any column may be run-end encoded, or have Arrow's
-null type if it has no values. Batches with none of these encodings are returned unchanged.
+always in UTC (TIMESTAMP_NTZ: in local time). The tunnel sends times in nanoseconds even if the read
+returns a coarser unit. Any column may be run-end encoded, or have Arrow's null type if all its
+values are null. Batches with none of these encodings are returned unchanged.
 """
 
 from __future__ import annotations

@@ -55,8 +55,8 @@ def text_types(
 ) -> tuple[pa.DataType, ...]:
     """Return the final Arrow types of a stream's columns: strings for text, binary for BINARY.
 
-    The service may send either type as strings or as binary. Other types, such as references, are
-    unchanged.
+    The service may send text and BINARY values as strings or as binary. Other types, such as BLOB
+    references, are unchanged.
     """
     if shown is None:
         return tuple(as_bytes(kind) if mode is TextMode.BINARY else kind for kind in came.types)
@@ -137,7 +137,7 @@ class _Bad(NamedTuple):
 
 
 def _first_bad(array: pa.Array, kind: pa.DataType, name: str) -> _Bad | None:
-    """Return the first value that should be text but is not UTF-8; ignore bytes outside rows."""
+    """Return the first value that should be text but is not UTF-8; ignore bytes of no row."""
     if _is_text(array, kind):
         return None
     problems = (_bad_in(value, kind, name, row) for row, value in enumerate(array))
@@ -145,7 +145,7 @@ def _first_bad(array: pa.Array, kind: pa.DataType, name: str) -> _Bad | None:
 
 
 def _is_text(array: pa.Array, kind: pa.DataType) -> bool:
-    """Whether all bytes that should become text are UTF-8, including bytes outside rows."""
+    """Whether all bytes that should become text are UTF-8, including bytes of no row."""
     if as_bytes(array.type).equals(kind):
         return True
     if pt.is_dictionary(kind):

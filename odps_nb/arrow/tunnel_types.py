@@ -1,7 +1,7 @@
 """The Arrow types of the tunnel's streams, which contain no schema (``docs/protocol.md`` 9.4).
 
-They are the types of a write, with one exception: in a result, TIMESTAMP and TIMESTAMP_NTZ columns
-have the type ``struct<sec: int64, nano: int32>``; nested ones do not (pyodps:
+They are the types of a write, with one exception: in a query's result, top-level columns of the
+types TIMESTAMP and TIMESTAMP_NTZ have the type ``struct<sec: int64, nano: int32>`` (pyodps:
 ``tunnel/io/types.py``, and ``timestamp_as_struct`` of ``tunnel/io/reader.py``).
 """
 

@@ -33,7 +33,7 @@ from odps_nb.schema import (
 )
 from odps_nb.type_facts import TYPE_FACTS
 
-#: Arrow types without parameters: none for times, DECIMAL, and BLOB (which differs for writes).
+#: Arrow types by type code, except times and DECIMAL (parameters) and BLOB (differs for writes).
 ARROW_TYPES: Final = {
     code: pa.type_for_alias(facts.arrow) for code, facts in TYPE_FACTS.items() if facts.arrow
 }

@@ -83,7 +83,7 @@ class BlobCache:
         self.folder: Path = folder
         """The folder that contains the files."""
         self.limit: int = limit
-        """Maximum bytes in all files; other processes may briefly exceed it by a sixteenth."""
+        """Maximum bytes in all files; each process may briefly exceed this limit by 1/16."""
         self._service = service
         # Counts since the last scan of the folder; races between threads only make them inexact.
         self._bytes = self._files = -1

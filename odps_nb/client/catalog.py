@@ -155,7 +155,7 @@ def fetch_table(storage: StorageClient, table: TableName) -> TableInfo:
 def fetch_tables(storage: StorageClient, tables: Sequence[TableName]) -> list[TableInfo | None]:
     """Return the metadata of at most 100 tables of one project; ``None`` for an unreadable table.
 
-    One request, or more if a table has been dropped or cannot be read.
+    Sends one request, or more if a table was dropped or cannot be read.
     """
     try:
         if len(tables) == 1:
@@ -238,7 +238,7 @@ def explain_refused_write(
     """Raise if a write was refused because the table is a view, an external or an object table."""
     try:
         info = storage.control(GetTable(table=table))
-    except OdpsNbError:  # the caller raises the original refusal
+    except OdpsNbError:  # the caller raises the original error
         return
     if info.kind:
         raise InvalidRequestError(
@@ -246,7 +246,8 @@ def explain_refused_write(
             code="InvalidTable",
             status=error.status,
             request_id=error.request_id,
-            hint="write to another table, or use odps.sql('insert into …')",
+            hint="write to another table"
+            + (", or use odps.sql('insert into …')" if "external" in info.kind else ""),
         ) from error
 
 

@@ -91,9 +91,10 @@ class ClientOptions:
     def work_timeout(self) -> float:
         """Maximum seconds to wait for a response while the service works on a request.
 
-        It is 4 times ``read_timeout``, but at most half of ``deadline``. It applies to uploads, to
-        closing a write stream, to commits and to the submission of SQL statements. Read sessions
-        may take longer, because they are polled until they are ready.
+        It is 4 times ``read_timeout``, but at most half of ``deadline``, and at least
+        ``read_timeout``. It applies to uploads, to closing a write stream, to commits and to the
+        submission of SQL statements. Read sessions may take longer, because they are polled until
+        they are ready.
         """
         return max(self.read_timeout, min(_WORKING * self.read_timeout, self.deadline / 2))
 

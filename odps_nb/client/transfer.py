@@ -2,8 +2,8 @@
 
 Many accounts have no Storage API: an administrator must switch on open storage for the tenant, or
 the project needs its own quota (vendor's page *Overview of Open Storage*). The tunnel exists in
-every region. The first request that a service refuses, and the next service accepts, decides for
-the whole connection.
+every region. If a service refuses a request that the next service accepts, the connection uses the
+next service from then on.
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ _OWN_CODES = frozenset(
         "TaskFailed",
     )
 )
-# Codes of a path that the server does not have. The tunnel sends InvalidProjectTable for any
-# unknown path (StarRocks issue 59586; vendor's page of tunnel errors).
+# Codes of responses for a path that the server does not have. The tunnel sends InvalidProjectTable
+# for any unknown path (StarRocks issue 59586; vendor's page of tunnel errors).
 _NO_SUCH_PATH = (405, 410, 501)
 _PATH_CODES = frozenset(("InvalidProjectTable", "MethodNotAllowed", "NotImplemented"))
 # Words of refusals that concern the service, its quota or its region rather than the request.
@@ -160,7 +160,7 @@ class TransferChoice:
         table: TableName | None = None,
         tracker: ProgressTracker | None = None,
     ) -> T:
-        """Call the functions in order until the account has the service of one; return its result.
+        """Call the function of the first service that the account has, and return its result.
 
         Parameters
         ----------
@@ -200,7 +200,7 @@ class TransferChoice:
     ) -> None:
         with self._lock:
             self._used.add(instead)
-            # a service that has accepted other requests is tried again for the next one
+            # a service that has accepted other requests is tried again for the next request
             known = self._refusals.keys() | self._used
             fresh = {service: error for service, error in tried.items() if service not in known}
             self._refusals.update(fresh)

@@ -55,7 +55,7 @@ class CheckedTable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransferCheck:
-    """The result for one service: the session in ``found``, or the error.
+    """The result for one service: ``found`` describes the session; ``error`` is set on failure.
 
     ``missing``: the error may mean that the account lacks the service, so that a connection with
     ``transfer="auto"`` tries the next one.

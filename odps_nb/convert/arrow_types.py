@@ -61,7 +61,7 @@ def odps_type(arrow: pa.DataType) -> OdpsType:
     for matches, code in _CODES:
         if matches(arrow):
             return PrimitiveType(code)
-    raise _homeless(arrow)
+    raise _no_type_for(arrow)
 
 
 def _extension(arrow: pa.DataType) -> OdpsType:
@@ -80,10 +80,10 @@ def _nested(arrow: pa.DataType) -> OdpsType:
     if pt.is_struct(arrow):
         members = (arrow.field(i) for i in range(arrow.num_fields))
         return StructType(tuple(StructField(m.name, odps_type(m.type)) for m in members))
-    raise _homeless(arrow)
+    raise _no_type_for(arrow)
 
 
-def _homeless(arrow: pa.DataType) -> ConversionError:
+def _no_type_for(arrow: pa.DataType) -> ConversionError:
     return ConversionError(
         f"no MaxCompute type can store Arrow {arrow}",
         source_type=str(arrow),

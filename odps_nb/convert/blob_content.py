@@ -208,8 +208,8 @@ def as_table(
 
 
 _INVALID = (
-    "the text has {} in its detected encoding, {}, and U+FFFD (�) in their place; pass encoding= "
-    "if it is another one"
+    "the text has {} in its detected encoding, {}; invalid bytes become U+FFFD (�). Pass "
+    "encoding= if the text has another encoding"
 )
 _TABLES = (
     "use this method for Parquet, Arrow, CSV, TSV, JSON lines and workbooks; for other formats, "

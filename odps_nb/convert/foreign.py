@@ -1,7 +1,7 @@
-"""Prepares data of other libraries, and Arrow extension types, whose storage is not their value.
+"""Converts or rejects data whose Arrow form does not contain the original values.
 
 polars exports the addresses of Python objects as bytes, DuckDB exports large UHUGEINT values as
-negative decimals, and the storage of some Arrow extension types is not their value.
+negative decimals, and the storage of some Arrow extension types does not hold their values.
 ``docs/types-and-times.md`` lists how each extension type is stored.
 """
 
@@ -31,7 +31,7 @@ def is_from(data: Any, package: str) -> bool:
 
 
 def exported(data: Any) -> Any:
-    """Return data of polars, narwhals and DuckDB in a form whose Arrow export has its values.
+    """Return data of polars, narwhals and DuckDB in a form whose Arrow export has the same values.
 
     128-bit integers of polars become ``Decimal(38, 0)``. Other data is returned unchanged. Raises
     `ConversionError` for Python objects in polars, and for DuckDB types in `_DUCKDB`.
@@ -54,7 +54,7 @@ def exported(data: Any) -> Any:
 
 
 _DUCKDB = {"UHUGEINT": "another number", "BIT": "padded bytes"}
-"""Types of DuckDB that cannot be recognised in its Arrow export, and what it exports."""
+"""DuckDB types that cannot be recognised in its Arrow export, and what it exports instead."""
 
 
 @contextlib.contextmanager
@@ -97,7 +97,7 @@ def _polars_frame(data: Any) -> Any:
 
 
 def is_table(data: Any) -> bool:
-    """Whether this is a DataFrame or a table of any library; iterating it may yield its names."""
+    """Whether this is a DataFrame or a table of any library; iteration may yield column names."""
     return hasattr(data, "columns") and not isinstance(data, type)
 
 
@@ -154,7 +154,7 @@ _NOT_STORED = {
     "pandas.period": "convert it, e.g. with .dt.to_timestamp() or .astype(str)",
     "pandas.interval": "convert it, e.g. with .astype(str), or write its two ends as columns",
 }
-"""Extension types whose storage is not their value, and a hint for each."""
+"""Extension types whose storage does not hold their values, and a hint for each."""
 _DEGREES = ("OGC:CRS84", "EPSG:4326", "EPSG:4979", "OGC:CRS84H")
 """Coordinate reference systems of GEOGRAPHY: longitude and latitude in degrees (WGS 84)."""
 

@@ -1,9 +1,9 @@
 """Converts Arrow batches to a pandas DataFrame and back.
 
 No value is lost, and no type changes silently; ``docs/types-and-times.md`` lists the dtypes of a
-read. For a write, these dtypes and all others that Arrow can convert are accepted, and the index
-is dropped: with ``index=True`` its levels are columns already. `odps_nb.convert.fitting` checks
-the values.
+read. For a write, these dtypes and all others that Arrow can convert are accepted, and the index is
+dropped; with ``index=True``, its levels were converted to columns before. `odps_nb.convert.fitting`
+checks the values.
 """
 
 from __future__ import annotations
@@ -229,7 +229,7 @@ def _cast_back(cast: pd.Series[Any], series: pd.Series[Any]) -> pd.Series[Any]:
 def _failing(series: pd.Series[Any], dtype: Any, reason: str) -> tuple[int, str]:
     """Return the first row that cannot be cast or cast back, and why; -1 if an empty column fails.
 
-    The given reason is that of the whole column, which may speak of another row.
+    ``reason`` is the error of the whole column, which may concern another row.
     """
     fits, fails = -1, len(series)
     while fails - fits > 1:

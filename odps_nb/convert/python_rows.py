@@ -265,7 +265,7 @@ def columns_frame(data: Mapping[Any, Any]) -> pd.DataFrame:
     if aligned:
         try:
             index = pd.DataFrame(aligned).index
-        except (TypeError, ValueError) as error:  # repeated labels, or text beside numbers
+        except (TypeError, ValueError) as error:  # repeated labels, or labels of different types
             raise ConversionError(
                 f"the indexes of the columns cannot be aligned: {error}",
                 source_type="Series",
@@ -335,7 +335,7 @@ def _require_ordered_values(values: Any, name: str) -> None:
 
 
 def _is_plain(values: Any) -> bool:
-    """Whether pandas stores an array without change: unmasked, times in its own units.
+    """Whether pandas stores an array unchanged: no mask, and times in units of pandas.
 
     Text may contain unpaired surrogates, which pandas rejects with an error of its own.
     """

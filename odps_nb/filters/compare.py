@@ -83,7 +83,7 @@ def is_among(value: Node, among: tuple[Node, ...], zone: ZoneInfo) -> Node:
 
 
 MOST_COMPARED = 1_000
-"""Maximum number of values that are compared one by one; the service skips blocks by those."""
+"""Maximum number of values to compare one by one; the service can use these comparisons."""
 _K = ValueKind
 _ALIKE = (_K.INTEGER, _K.TEXT)  # constants of these kinds are compared without conversion
 _LOOKED_UP = {*_K} - {_K.BOOLEAN, _K.FLOAT, _K.DOUBLE, _K.CHAR, _K.NULL, _K.OTHER}

@@ -287,7 +287,7 @@ class _Reader:
             ):
                 raise refuse(
                     f"{_text(tree)}: lower changes only the letters A to Z",
-                    "write like without lower, once per spelling, with or",
+                    "write one like without lower for each spelling, joined by or",
                 )
         like = Like(value, str(pattern.value))
         return Not(like) if tree.args.get("negate") else like
@@ -315,7 +315,7 @@ class _Reader:
 
 
 def _bound(item: str, kinds: dict[str, Any]) -> Node | None:
-    """Convert a literal as `bind` writes it; ``None`` for others. ``kinds``: parsed type names."""
+    """Convert a literal in a form of `bind`, else return ``None``; ``kinds`` caches types."""
     if item[0] == "'":
         return Constant(ValueKind.TEXT, item[1:-1])
     if item[0] in "(-0123456789":

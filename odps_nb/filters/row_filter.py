@@ -42,7 +42,7 @@ MAX_LENGTH = 16 * 1024
 """Maximum number of characters in a predicate; the service's limit is not documented."""
 
 MOST_LISTS = 8
-"""Maximum number of specs under which partitions are listed one by one; otherwise, list all."""
+"""Maximum number of partial specs to list partitions under; with more, list all partitions."""
 
 MOST_SCALE = 18
 """DECIMAL scale above which the vendor's Spark connector sends no predicate (OdpsScan)."""

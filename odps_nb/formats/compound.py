@@ -12,7 +12,7 @@ from typing import Final
 SIGNATURE: Final = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 _ENTRY: Final = 128
 _STREAM: Final = 2  # object type
-# first bytes at byte 512, for files whose directory comes later
+# bytes at offset 512 that identify files whose directory comes later
 _BEGINS: Final = (
     (b"\x09\x08\x10\x00\x00\x06\x05\x00", "Workbook"),
     (b"\x09\x08\x08\x00\x00\x05\x05\x00", "Book"),
@@ -21,7 +21,7 @@ _BEGINS: Final = (
 
 
 def main_stream(data: bytes, known: frozenset[str]) -> str:
-    """Return the first of the known stream names in a compound file's head; empty if none."""
+    """Return the first known stream name in the head of a compound file, or ``""``."""
     begin = next((name for begin, name in _BEGINS if data.startswith(begin, 512)), "")
     return next((name for name in _names(data) if name in known), begin)
 

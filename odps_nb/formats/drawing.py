@@ -40,9 +40,9 @@ class Excerpt:
     """The first bytes of a blob."""
 
     data: bytes = field(repr=False)
-    whole: bool  #: Whether these are all the bytes.
+    whole: bool  #: Whether ``data`` is the whole blob.
     size: int | None = None  #: Size of the whole blob, if known.
-    verified: bool = False  #: Whether these are all the bytes and their checksums match.
+    verified: bool = False  #: Whether ``data`` is the whole blob and its checksums match.
     room: int = 0  #: Maximum original bytes to embed in the page.
 
 
@@ -55,7 +55,7 @@ class Drawing:
     note: str = ""  #: One line below the caption.
     picture: str = ""  #: ``data:`` URL of the picture, for views that show it without the markup.
     player: str = ""  #: ``data:`` URL of the audio or video, for the same views.
-    refused: bool = False  #: Whether the preview is only the reason, which is also the ``note``.
+    refused: bool = False  #: Whether the preview shows only the reason in ``note``.
 
 
 def framed(content: str, size: Size) -> Html:

@@ -71,7 +71,7 @@ class Head:
     ) -> Head:
         """Create a head: decode the bytes if they are text, and look for one of ``brands``.
 
-        With ``guess``, guess the encoding of bytes that state none and are not UTF-8.
+        With ``guess``, guess the encoding of bytes that state no encoding and are not UTF-8.
         """
         look = guess_encoding if guess else partial(detect, guess=False)
         detected = look(data, whole=whole) if data else None

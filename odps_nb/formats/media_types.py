@@ -10,7 +10,7 @@ from os.path import splitext
 from types import MappingProxyType
 from typing import Final
 
-# types that Python's own table lacks in some versions, or that name the content of compressed files
+# types that Python's table lacks in some versions, or replaces by the type of the content inside
 _MORE: Final = """
     application/gzip .gz .tgz           application/x-bzip2 .bz2            application/x-xz .xz
     application/zstd .zst               application/x-7z-compressed .7z     application/vnd.rar .rar
@@ -58,7 +58,7 @@ def _made() -> MappingProxyType[str, str]:
 BY_ENDING: Final = _made()
 _ENDINGS: Final = {mime: ending for ending, mime in reversed(list(BY_ENDING.items()))}
 _USUAL_ENDINGS: Final = (".jpg", ".tif", ".txt", ".html", ".xml", ".mp3", ".mp4", ".mpg", ".mov")
-# the usual ending of a type with several
+# the usual ending of each type that has several endings
 _USUAL: Final = MappingProxyType({BY_ENDING[ending]: ending for ending in _USUAL_ENDINGS})
 
 

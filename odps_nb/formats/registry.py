@@ -65,7 +65,7 @@ class Kinds:
     def _head(self, data: bytes, *, whole: bool, name: str, guess: bool = False) -> Head:
         try:
             return Head.of(data, whole=whole, brands=self._brands, guess=guess, name=name)
-        except Exception as error:  # noqa: BLE001  # codecs and a library's guess may raise anything
+        except Exception as error:  # noqa: BLE001  # codecs and a library's guess may raise any error
             _log.warning("the encoding of a blob was not detected: %s", error)
             return Head(data=data, whole=whole)
 
@@ -74,7 +74,7 @@ class Kinds:
             try:
                 if matched := kind.match(head):
                     return matched
-            except Exception as error:  # noqa: BLE001  # other packages' kinds may raise anything
+            except Exception as error:  # noqa: BLE001  # other packages' kinds may raise any error
                 _log.warning("the preview kind %r failed to recognise a blob: %s", kind.name, error)
         raise AssertionError("the kind 'binary' matches everything")
 
@@ -91,7 +91,7 @@ def kinds() -> Kinds:
     for entry in sorted(entry_points(group=GROUP)):
         try:
             registered = Kinds((*registered, entry.load()))
-        except Exception as error:  # noqa: BLE001  # other packages may raise anything
+        except Exception as error:  # noqa: BLE001  # other packages may raise any error
             _log.warning("skipping the preview kind %r: %s", entry.name, error)
     return registered
 
@@ -116,7 +116,7 @@ def media_type(head: bytes, size: int, name: str) -> str:
 
 
 def _confirms(head: bytes, size: int, guess: str) -> bool:
-    """Whether the bytes are certainly of a type, found without trying all kinds.
+    """Whether the bytes certainly have the type ``guess``, without trying all kinds.
 
     If true, `differs` is false for the detected format.
     """
@@ -147,13 +147,13 @@ def _proofs() -> Mapping[str, tuple[tuple[bytes, ...], bool]]:
 
 
 _LABEL: Final = re.compile(r"[\w.+!#$&^-]+/[\w.+!#$&^-]+", re.ASCII)
-# Generic labels, which contradict no format.
+# Generic types, which do not contradict any format.
 _VAGUE: Final = frozenset({"", UNKNOWN, "binary/octet-stream", "application/unknown"})
-# Compressed formats: a label may name the content inside.
+# Compressed formats: the declared type may be that of the content inside.
 _PACKED: Final = frozenset(
     {"application/gzip", "application/x-bzip2", "application/x-xz", "application/zstd"}
 )
-# Container formats: an unknown label may be more specific.
+# Container formats: an unknown declared type may be a more specific one.
 _OPEN: Final = frozenset({UNKNOWN, "application/zip", "image/tiff", *_PACKED})
 # Text formats that browsers execute, and labels that only mean "text".
 _ACTIVE: Final = frozenset({"text/html", "image/svg+xml"})

@@ -1,8 +1,8 @@
 """Reads a response body from the socket straight into the caller's buffer.
 
 `http.client` and urllib3 make an extra copy of a chunked body. `http.client` also accepts a
-negative chunk size, and in `readinto` a body that ends before its Content-Length. This reader
-reports the end of a body only if Content-Length or the last chunk proves it.
+negative chunk size, and its `readinto` accepts a body that ends before its Content-Length. This
+reader reports the end of a body only if Content-Length or the last chunk proves it.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class BodyResponse(HTTPResponse):
 
     def __init__(self, sock: socket.socket, *args: Any, ahead: bytes = b"", **kwargs: Any) -> None:
         super().__init__(sock, *args, **kwargs)
-        # http.client's own file delays Ctrl-C, and its 8 KiB buffer needs two calls per chunk.
+        # http.client's own file object delays Ctrl-C, and its 8 KiB buffer needs two calls a chunk.
         self._source = SlicedReader(sock, ahead, hold=self.fp)
         self.fp = BufferedReader(self._source, _BUFFER)
 

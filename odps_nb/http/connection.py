@@ -103,7 +103,7 @@ class _Guarded(HTTPConnection):
             )
         except socket.gaierror as error:
             raise NameResolutionError(self.host, self, error) from error
-        except UnicodeError as error:  # a label is empty or too long
+        except UnicodeError as error:  # a label in the name is empty or too long
             raise NameResolutionError(self.host, self, socket.gaierror(str(error))) from error
         failure: OSError = OSError("the host name has no address")
         for family, kind, protocol, _, address in addresses:
@@ -149,7 +149,7 @@ class _Guarded(HTTPConnection):
                 cause = OSError(text)
             raise ProxyError(f"the proxy failed: {text}", cause) from cause
         finally:
-            exchange.sent, exchange.body = False, None  # they described the CONNECT request
+            exchange.sent, exchange.body = False, None  # they belong to the CONNECT request
         self.sock.settimeout(timeout)  # reading the proxy's response set a shorter time-out
 
     def getresponse(self) -> Any:

@@ -1,4 +1,4 @@
-"""`Host`: the host of a request, as error messages name it, and hints if it cannot be reached."""
+"""`Host`: the host of a request, with its name in messages and hints for connection errors."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ class RetryPolicy:
     max_attempts
         Maximum number of attempts of one call, including the first.
     connect_attempts
-        Maximum attempts if the connection is refused; lower, because the endpoint is probably
+        Maximum attempts if no connection can be opened; lower, because the endpoint is probably
         wrong.
     deadline
         Maximum time between the first attempt (or the last progress) and the start of another.

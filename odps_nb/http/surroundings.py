@@ -51,7 +51,7 @@ class ProxyEnvironment:
         settings = Hidden(self._session.merge_environment_settings(url, {}, True, None, None))
         settings.pop("stream")
         if is_loopback(host):
-            settings["proxies"] = {}  # no proxy, which would connect to itself
+            settings["proxies"] = {}  # a proxy would connect to its own machine, not to this one
         # requests reads "user:password@host" without a scheme as an address with the scheme "user"
         settings["proxies"] = Hidden(
             (name, Secret(value if "://" in value or name == "no" else f"http://{value}"))
@@ -62,7 +62,7 @@ class ProxyEnvironment:
         if isinstance(settings["verify"], str) and not Path(settings["verify"]).exists():
             name = next((bundle for bundle in _BUNDLES if os.environ.get(bundle)), _BUNDLES[0])
             raise ConfigError(
-                f"{name} names {settings['verify']}, which does not exist",
+                f"{name} is set to {settings['verify']}, which does not exist",
                 option=name,
                 hint="set it to a PEM file of certificates, or unset it",
             )
@@ -98,5 +98,5 @@ def _is_address(proxy: Secret) -> bool:
         parts = parse_url(proxy)
     except LocationParseError:  # the exception's message may contain a password
         return False
-    is_cut = "@" in f"{parts.path}{parts.query}{parts.fragment}"  # by a character of the password
+    is_cut = "@" in f"{parts.path}{parts.query}{parts.fragment}"  # cut by /, ? or # in a password
     return bool(parts.host) and parts.scheme in ("http", "https") and not is_cut

@@ -225,7 +225,7 @@ class RequestsTransport:
         self._environment = ProxyEnvironment()
 
     def send(self, request: HttpRequest) -> HttpResponse:
-        """Send a request and return the response once its headers have arrived; raise for 3xx."""
+        """Send a request; return the response when its headers arrive; raise for 3xx and 407."""
         if self._closed:
             raise StateError("the transport is closed")
         exchange = Exchange(

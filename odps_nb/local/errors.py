@@ -1,4 +1,4 @@
-"""Errors of the service, one constructor per code of ``docs/protocol.md`` section 8.2.
+"""Errors of the embedded service, one constructor per code of ``docs/protocol.md`` section 8.2.
 
 The errors are instances of `odps_nb.errors`, independent of the HTTP framework.
 """

@@ -50,7 +50,7 @@ class Forms:
 
     @property
     def sql_zone(self) -> str:
-        """The time zone of statements that set none."""
+        """The time zone of statements that do not set a time zone."""
         return "UTC" if self.project_zone == "none" else self.project_zone
 
     def shaped(

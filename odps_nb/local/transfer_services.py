@@ -1,4 +1,4 @@
-"""The services that transfer rows, which an account may lack, and how each refuses requests.
+"""Services that transfer rows, and how they refuse the requests of accounts that lack them.
 
 The Storage API must be enabled for a tenant, and exists only in some regions (vendor's manual,
 *Overview of open storage*). How the real service refuses a request is not known, so

@@ -18,14 +18,14 @@ from typing import Any, Final
 HIVE: Final = "\x01"
 BLANKS: Final = " "
 """Separator that stands for any number of blanks and tabs."""
-_SEPARATORS: Final = "\t,;|"  # the first one wins if several fit equally well
+_SEPARATORS: Final = "\t,;|"  # if several separators fit equally well, the first one is used
 #: Separators to accept with weaker evidence, by the ending of the file's name.
 _NAMED: Final = {".tsv": "\t", ".tab": "\t", ".csv": ",;\t|", ".psv": "|"}
 _NAMED_SHARE: Final = 0.6  # minimum share of lines with these separators
 _QUICK: Final = 10  # rows that usually show that a text is not a table
 _MOSTLY: Final = 0.8  # minimum share of lines with the same number of fields
-_PAIRS: Final = 0.95  # the same for two fields, because many lines of prose have one comma
-_NUMBERS: Final = 0.75  # minimum quality of fields that blanks separate, unlike words of prose
+_PAIRS: Final = 0.95  # minimum share if lines have two fields: prose often has one comma
+_NUMBERS: Final = 0.75  # minimum quality of fields separated by blanks, to exclude prose
 _TRAILING: Final = re.compile(r"[ \t]+(?=\r?$)", re.MULTILINE)
 _JUDGED: Final = 200  # rows whose fields are examined
 _NUMBER: Final = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
@@ -62,9 +62,9 @@ def form_of(
 ) -> Form | None:
     """Return the separator and header offset; ``None`` if the text is not a table.
 
-    All lines of ``head``, the first characters of the text, decide. Leading lines that begin with
-    ``#`` are comments; the last one is the header if it has as many fields as the rows, and the
-    first row is not a header itself.
+    The decision uses all lines of ``head``, the first characters of the text. Leading lines that
+    begin with ``#`` are comments. The last comment is the header if it has as many fields as the
+    rows, and the first row is not a header itself.
 
     Parameters
     ----------
@@ -148,7 +148,7 @@ def unevenness(number: int, fields: int, names: int) -> str:
 
 
 def open_quote(text: str, form: Form) -> int:
-    """Return the line of a quoted field that the text does not end; 0 if there is none."""
+    """Return the line number of a quoted field that is not closed; 0 if there is none."""
     if form.separator == HIVE or text.count('"', form.start) % 2 == 0:
         return 0
     # a quote at the beginning of a field, and the field's closing quote
@@ -159,7 +159,7 @@ def open_quote(text: str, form: Form) -> int:
 
 
 def may_be_row(first: list[str], second: list[str]) -> bool:
-    """Whether the first line has numbers wherever the second one has, so it may be no header."""
+    """Whether the first line has numbers where the second has numbers, so may not be a header."""
     fields = zip(first, second, strict=False)
     numbers = [_NUMBER.fullmatch(a.strip()) for a, b in fields if _NUMBER.fullmatch(b.strip())]
     return bool(numbers) and all(numbers)
@@ -232,7 +232,7 @@ def _share(rows: _Rows, separator: str, *, is_named: bool = False) -> float:
 
 
 def _has_row_names(rows: _Rows) -> bool:
-    """Whether all rows have one field more than the header, and not only an empty last one."""
+    """Whether all rows have one field more than the header, and some have a value in the last."""
     if len(rows) < 3 or len(rows[0]) < 2 or {len(row) for row in rows[1:]} != {len(rows[0]) + 1}:
         return False
     return any(row[-1].strip() for row in rows[1:]) and not _is_code(rows)
@@ -244,7 +244,7 @@ def _is_drawn(rows: _Rows) -> bool:
 
 
 def _is_code(rows: _Rows) -> bool:
-    """Whether the fields look like code: inside or cut by brackets, or separators at line ends."""
+    """Whether the fields look like code: brackets are not balanced, or separators end the lines."""
     judged = rows[:_JUDGED]
     is_ended = not any(row[-1].strip() for row in judged[:-1])
     if is_ended and (len(rows[0]) == 2 or all(map(_BYTE.fullmatch, judged[0][:-1]))):
@@ -258,7 +258,7 @@ def _is_code(rows: _Rows) -> bool:
 
 
 def _rank(rows: _Rows, separator: str, share: float) -> float:
-    """Return how well a separator fits; a tab on every line is hardly ever part of a field."""
+    """Return how well a separator fits; a tab on every line is almost never part of a field."""
     return share * _quality(rows, separator) + (separator == "\t" and share == 1)
 
 

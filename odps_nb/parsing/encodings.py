@@ -36,7 +36,7 @@ _ESCAPES: Final = re.compile(rb"\x1b[$(]")
 _COMMON: Final = ("gb18030", "gbk", "gb2312", "big5", "cp932", "cp949", "cp1251", "cp1252")
 _USUAL: Final = re.compile(r"cp125[0-57]|gb\w+|big5\w*|cp93[26]|cp949|euc_\w+|shift_\w+|iso2022\w+")
 _ADJACENT: Final = re.compile(rb"[\x80-\xff]{2}")
-_ABOUT_EQUAL: Final = 0.03  # difference of coherences; for Turkish and Baltic texts it is larger
+_ABOUT_EQUAL: Final = 0.03  # maximum difference of coherence; Turkish and Baltic text exceeds it
 _WIDER: Final = {
     "gb2312": "gb18030", "gbk": "gb18030", "euc_kr": "cp949", "shift_jis": "cp932",
     "iso8859_1": "cp1252", "ascii": "cp1252",
@@ -60,7 +60,7 @@ _WESTERN: Final = re.compile(
     rb"(?:[\x00-\x7f]|[%b][\xdf\xe9]?(?![\xc0-\xff])|[%b])*+"
     % (_LETTERS, "…‘’“”–—¡«°»¿".encode("cp1252"))
 )
-"""ASCII, and the letters of French, German and Spanish, which hardly ever adjoin."""
+"""ASCII, and the letters of French, German and Spanish, of which two are rarely adjacent."""
 _CHINESE: Final = re.compile(
     rb"(?:[\x00-\x7f]|[\xa1-\xa3\xb0-\xc8][\xa1-\xfe])*[\xc9-\xd7][\xa1-\xfe]"
 )
@@ -99,11 +99,11 @@ def detect(data: bytes, *, whole: bool = True, guess: bool = True) -> Encoding |
 
 
 def guess_encoding(data: bytes, *, whole: bool) -> Encoding | None:
-    """Guess the encoding of up to `SAMPLE` bytes that state none and are not UTF-8.
+    """Guess the encoding of up to `SAMPLE` bytes that state no encoding and are not UTF-8.
 
-    If no usual encoding fits all of them, guess from the pieces without invalid bytes. A rare
+    If no usual encoding fits all bytes, guess from the pieces without invalid bytes: a rare
     encoding, or one in which all bytes are characters (ISO 8859-5), may fit only because of an
-    invalid byte. Text without a guess is UTF-8 if all but a few bytes are ASCII.
+    invalid byte. If there is no guess, text is UTF-8 if all but a few bytes are ASCII.
     """
     if name := _of_pairs(data, whole=whole):
         return Encoding(name=name, guessed=True)
@@ -132,7 +132,7 @@ def guess_encoding(data: bytes, *, whole: bool) -> Encoding | None:
 def detect_after(data: bytes, start: int) -> Encoding | None:
     """Guess the encoding of a text that is ASCII before byte ``start``, and not UTF-8 from there.
 
-    The bytes around ``start`` are inspected, because the first ones show no difference. Return
+    The bytes around ``start`` are inspected, because the first bytes show no difference. Return
     ``None`` if no encoding fits all of ``data``, or if it is not ASCII before ``start``.
     """
     if not data[:start].isascii():
@@ -203,7 +203,7 @@ def _known(name: str) -> str | None:
 
 
 def _is_text(sample: bytes, name: str, *, whole: bool, few: _Few | None = None) -> bool:
-    """Return whether the bytes are text in this encoding; ``few`` judges invalid bytes."""
+    """Return whether the bytes are text in this encoding; ``few`` says if invalid bytes are few."""
     try:
         if few is None:
             text = decode(sample, name, whole=whole)
@@ -247,7 +247,7 @@ def _of_pairs(data: bytes, *, whole: bool) -> str:
 
 
 def _guessed(data: bytes, *, whole: bool) -> Encoding | None:
-    """Guess the encoding from the complete lines of ``data``; it fits all of ``data``."""
+    """Guess the encoding from the complete lines of ``data``; the result fits all of ``data``."""
     from charset_normalizer import from_bytes
 
     if _NOT_TEXT.search(data) and not any(_is_text(data, name, whole=False) for name in _WIDE):

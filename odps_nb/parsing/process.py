@@ -10,7 +10,7 @@ Parsers in native code may crash or hang on malicious bytes; here, that affects 
 
 Each job runs in a fork of this process, which has loaded the parsers and nothing else, so no job
 can affect another. On systems without fork, the job runs in this process, and the client starts
-a new one after a crash. The process ends when stdin is closed.
+a new process after a crash. The process ends when stdin is closed.
 """
 
 from __future__ import annotations
@@ -167,7 +167,7 @@ def _limit(limits: Limits) -> None:
         return  # on Windows, the client stops jobs that take too long
     seconds, memory = limits.seconds, limits.memory + _mapped()
     for what, bound in (
-        ("RLIMIT_CPU", (seconds, seconds + 1)),  # SIGXCPU, which tells the reason, then SIGKILL
+        ("RLIMIT_CPU", (seconds, seconds + 1)),  # SIGXCPU, which states the reason, then SIGKILL
         ("RLIMIT_AS", (memory, memory)),
         ("RLIMIT_FSIZE", (0, 0)),
         ("RLIMIT_CORE", (0, 0)),

@@ -404,7 +404,7 @@ class Asker:
 
 
 def _shown(check: TransferCheck) -> dict[str, object]:
-    """Return the parts of a service's answer that may be recorded, without ids and messages."""
+    """Return the parts of a service's response that may be recorded: no ids and no messages."""
     if check.error is None:
         return {"status": 200}
     if not isinstance(check.error, ServiceError):
@@ -413,7 +413,7 @@ def _shown(check: TransferCheck) -> dict[str, object]:
 
 
 def answer_of(check: TransferCheck) -> str:
-    """Return a service's answer as text: ``answered``, or the status and code of the error."""
+    """Return a service's response as text: ``answered``, or the status and code of the error."""
     if check.error is None:
         return "answered"
     return " ".join(str(value) for value in _shown(check).values() if value is not None)

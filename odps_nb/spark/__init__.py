@@ -6,7 +6,7 @@
     spark = odps_nb.spark.session()
     frame = odps_nb.spark.read(spark, odps, "orders", partitions=["ds=2024-01-01"])
 
-Names load on first use, so that importing this package needs neither pyspark nor Java.
+Functions are imported on first use, so importing this package needs neither pyspark nor Java.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def __getattr__(name: str) -> Any:
         module = _LAZY[name]
     except KeyError:
         raise AttributeError(f"module 'odps_nb.spark' has no attribute {name!r}") from None
-    pyspark_version()  # raises if it is missing
+    pyspark_version()  # raises if pyspark is missing
     value = getattr(importlib.import_module(module), name)
     globals()[name] = value
     return value

@@ -1,7 +1,7 @@
 """Every difference between the PySpark versions that odps_nb supports.
 
-No other module compares versions or uses an API that only some of them have, except the data
-source modules below ``odps_nb.spark.source``, which need PySpark 4.0.
+No other module compares PySpark versions or uses an API that some versions lack, except the data
+source modules in ``odps_nb.spark.source``, which need PySpark 4.0.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ def grouped(df: DataFrame, keys: Sequence[str]) -> DataFrame:
 def told_by(failure: BaseException) -> tuple[str, str]:
     """Return the error condition, such as ``UNRESOLVED_COLUMN.WITH_SUGGESTION``, and the message.
 
-    An error of a task is an error of py4j before 4.0, with the cause in its text.
+    Before PySpark 4.0, the error of a task is a py4j error with the cause in its text.
     """
     ask: Any = getattr(failure, "getCondition", None) or getattr(failure, "getErrorClass", None)
     text = str(failure)
@@ -144,17 +144,17 @@ def told_by(failure: BaseException) -> tuple[str, str]:
 def parameters_of(failure: BaseException) -> Mapping[str, str]:
     """Return the parameters of an error's message."""
     ask: Any = getattr(failure, "getMessageParameters", None)
-    return dict((ask and ask()) or {})  # before 4.0, a map of Java: ``None`` for other keys
+    return dict((ask and ask()) or {})  # before 4.0, a Java map; ``None`` for missing keys
 
 
 def contexts_of(failure: BaseException) -> Sequence[QueryContext]:
-    """Return the positions in the query that the error refers to; none before 4.0."""
+    """Return the query positions that the error refers to; empty before PySpark 4.0."""
     ask: Any = getattr(failure, "getQueryContext", None)
     return (ask and ask()) or ()
 
 
 def query_loggers() -> list[logging.Logger]:
-    """Return the loggers to which pyspark writes failed queries; none before 4.0."""
+    """Return the loggers to which pyspark writes failed queries; empty before PySpark 4.0."""
     try:
         from pyspark.logger import PySparkLogger
     except ImportError:

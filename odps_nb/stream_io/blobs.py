@@ -34,9 +34,9 @@ _NO_END = BlobEnd(-1, 0, ChecksumKind.NONE, False)
 class _Blobs:
     """The blobs of a payload stream, read one at a time.
 
-    `FrameDecoder` reports how many bytes it needs and receives only these; of blob data, it
-    computes only the checksum. The current blob's ``length`` and ``left`` are ``None`` while
-    unknown, as in a raw body.
+    `FrameDecoder` reports how many bytes it needs and receives only these bytes. For blob
+    data, it only computes the checksum. The ``length`` and ``left`` of the current blob are
+    ``None`` while they are unknown, as in a raw body.
     """
 
     def __init__(

@@ -16,7 +16,7 @@ from odps_nb.wire._push import PieceDecoder
 from odps_nb.wire.blocks import BLOCK_SIZE, STORED_SIZE, BlockDecoder
 
 _DIRECT = 128 << 10  # minimum bytes of a direct read; smaller reads use the window
-# Blocks per read of the raw stream: at first, at most for the window, at most for a direct read.
+# Blocks per read of the raw stream: for the first read; maxima for the window and direct reads.
 _FIRST_RUN, _WINDOW_RUN, _DIRECT_RUN = 16, 128, 256
 
 

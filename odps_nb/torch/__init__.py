@@ -163,8 +163,8 @@ def loader(
 ) -> Loader:
     """Return a DataLoader that resumes from a saved ``state_dict()`` at the exact row.
 
-    The state counts only batches that were returned, not those that workers fetched ahead. It
-    contains only plain values, so ``torch.save`` and JSON can store it.
+    The state counts only batches that were returned, not those that workers fetched ahead. As it
+    contains only plain values, ``torch.save`` and JSON can store the state.
 
     Parameters
     ----------

@@ -22,7 +22,7 @@ from odps_nb.errors import ArgumentError, StateError
 
 
 def place_in_group(rank: int | None, world_size: int | None) -> tuple[int, int]:
-    """Return the rank and world size passed, else those of the process group, else 0 and 1."""
+    """Return the passed rank and world size, else those of the process group, else 0 and 1."""
     if (rank is None) != (world_size is None):
         raise ArgumentError(
             "rank and world_size must be passed together",

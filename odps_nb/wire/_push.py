@@ -2,7 +2,7 @@
 
 ``feed`` and ``feed_eof`` return the output that can be decoded so far and do nothing else. After an
 error or after ``feed_eof``, every call raises `StateError`, because bytes after damage cannot be
-trusted.
+decoded reliably.
 """
 
 from __future__ import annotations

@@ -285,7 +285,7 @@ class FrameEncoder:
         self._move("open", "open")
         self._left -= len(chunk)
         if self._left < 0:
-            self._state = "dead"
+            self._state = "closed"
             raise FramingError(
                 f"the source has more than the announced {self._length} bytes",
                 hint="pass the correct size, or the whole content",
@@ -296,7 +296,7 @@ class FrameEncoder:
 
     def finish(self) -> bytes:
         """End the frame; return its footer."""
-        self._move("open", "dead")
+        self._move("open", "closed")
         if self._left:
             raise FramingError(
                 f"the source has only {self._length - self._left} of the announced "

@@ -7,8 +7,8 @@
     one body:  CRC blocks ( coding ( raw blob | frames ) )      in newer services
                coding ( CRC blocks ( raw blob | frames ) )      in older descriptions
 
-If the headers name a coding, the first block decides: if its checksum matches, the CRC blocks are
-outermost. Without a coding, both orders produce the same bytes.
+If the headers name a coding, the first block determines the order: if its checksum matches, the CRC
+blocks are outermost. Without a coding, both orders produce the same bytes.
 """
 
 from __future__ import annotations

@@ -49,7 +49,7 @@ def expect_state_error(call: Callable[[], object]) -> None:
         found = call()
     except StateError:
         return
-    raise AssertionError(f"the child got {found!r:.200} of what the parent had begun")
+    raise AssertionError(f"the child received {found!r:.200} from an operation of the parent")
 
 
 def send_pid(odps) -> None:

@@ -30,7 +30,7 @@ from odps_nb.errors import (
 from odps_nb.terms import PartitionSpec
 from tests.support.odd_objects import ODD, Mistake
 from tests.support.service.connecting import keys_of
-from tests.support.service.services import by_tunnel
+from tests.support.service.services import by_storage_api, by_tunnel
 from tests.support.signatures import MADE, callables
 
 
@@ -184,6 +184,7 @@ def test_the_error_for_a_wrong_argument_explains_the_call(odps, call, said, hint
     assert hint in caught.value.hint
 
 
+@pytest.mark.storage_api("blobs")
 def test_a_type_error_in_the_function_of_the_caller_is_not_changed(odps):
     with pytest.raises(TypeError, match="takes 0 positional arguments"):
         odps.table("media").blobs("content", keep=lambda: True)
@@ -572,7 +573,7 @@ def blobs(odps, new_name):
 
 
 @pytest.mark.storage_api("blobs")
-def test_values_beside_a_nested_blob_are_checked_before_anything_is_sent(blobs):
+def test_values_next_to_a_nested_blob_are_checked_before_anything_is_sent(blobs):
     for bad in ({"n": 999, "b": b"x"}, {"n": "x", "b": b"x"}, {"zz": 1}):
         with pytest.raises(ConversionError, match=r"many\[1\]"):
             blobs.write(pd.DataFrame({"id": [1, 2], "many": [[], [bad]]}))
@@ -645,6 +646,7 @@ def test_text_in_an_arrow_column_of_blobs_is_refused(blobs):
 
 # -- arbitrary objects as arguments -------------------------------------------------------------
 
+OF_BLOBS = pytest.mark.storage_api("blobs")
 METHODS = {
     (where, name): function
     for made in MADE
@@ -654,15 +656,20 @@ METHODS = {
 }
 
 
+WITH_BLOBS = {"Connection.blob", "Connection.blobs", "Table.blobs", "Table.write_files"}
+
+
 @pytest.fixture(scope="module")
 def owners(odps):
     """An object of each class, with correct arguments for its methods."""
-    columns = "id bigint, note string, content blob"
+    columns = "id bigint, note string" + ", content blob" * by_storage_api()
     table = odps.create_table("odd", columns, partitioned_by="ds string")
     keyed = odps.create_table("odd_keyed", "id bigint, note string", primary_key="id")
-    table.write([{"id": 1, "note": "a", "content": b"abc"}], partition="ds=x")
-    result, blob = odps.sql("select 1 as id, 'a' as note"), table.blobs("content")[0]
-    reference = str(blob.reference)
+    content = {"content": b"abc"} if by_storage_api() else {}
+    table.write([{"id": 1, "note": "a"} | content], partition="ds=x")
+    result = odps.sql("select 1 as id, 'a' as note")
+    blob = table.blobs("content")[0] if content else None
+    reference = str(blob.reference) if blob else ""
     right = {"name": "odd_new", "columns": "id bigint", "query": "select 1 as id", "x": "id"}
     right |= {"reference": reference, "references": [reference], "instance_id": result.instance_id}
     right |= {"rows": 1, "data": [{"id": 1}], "folder": ".", "partition": "ds=x", "path": "file"}
@@ -683,7 +690,13 @@ def owners(odps):
 
 @pytest.mark.gate(20)
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize(("where", "name"), METHODS)
+@pytest.mark.parametrize(
+    ("where", "name"),
+    [
+        pytest.param(where, name, marks=OF_BLOBS if where in WITH_BLOBS or "Blob" in where else ())
+        for where, name in METHODS
+    ],
+)
 def test_any_argument_is_accepted_or_the_error_explains_it(
     odps, owners, tmp_path, monkeypatch, where, name
 ):
@@ -747,13 +760,18 @@ VALUES = {
     "position": lambda odps, t, one: odps.blobs([])[one],
     "spec": lambda odps, t, one: PartitionSpec.of("ds=x")[one],
 }
+NEED_BLOBS = {"blob", "reference", "position"}
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("way", VALUES)
+@pytest.mark.parametrize(
+    "way", [pytest.param(way, marks=OF_BLOBS if way in NEED_BLOBS else ()) for way in VALUES]
+)
 @pytest.mark.gate(7)
 def test_any_object_in_data_is_accepted_or_the_error_explains_it(odps, new_name, way):
-    columns = "id bigint, note string, tags map<string,bigint>, content blob"
+    columns = (
+        "id bigint, note string, tags map<string,bigint>" + ", content blob" * by_storage_api()
+    )
     table = odps.create_table(new_name("values"), columns, partitioned_by="ds string")
     table.write([{"id": 1}], partition="ds=x")
     for label, make in ODD.items():

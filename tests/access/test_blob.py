@@ -1,4 +1,4 @@
-"""Handles of blobs: requests that calls send, checksums, display and saving."""
+"""Handles of blobs: the requests that their methods send, checksums, display, and saving."""
 
 import pickle
 

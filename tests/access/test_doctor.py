@@ -1,4 +1,4 @@
-"""The doctor: every check reports its result, and every problem has a hint."""
+"""Every check of the doctor reports its result, and every problem has a hint."""
 
 import functools
 import json

@@ -17,7 +17,7 @@ from odps_nb.client.write.session import fetch_write_status
 from tests.support.service.connecting import account_of
 from tests.support.service.services import by_storage_api
 
-pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="the platform has no fork")
 
 PRELUDE = """
 import json, sys, threading
@@ -77,7 +77,7 @@ ENDINGS = {"end": "", "exit": "sys.exit(0)", "error": "1 / 0", "close": "odps.cl
 #: Unfinished operations that exist only with the Storage API.
 ONLY = {"blob file": "blobs", "blobs": "blobs", "passing blobs": "blobs", "upload": "its requests"}
 CASES = [(work, ending) for work in UNFINISHED for ending in ("end", "close")]
-ALONE = [("batches", "end"), ("write", "error")]  # cases that run in a new interpreter
+ALONE = [("batches", "end"), ("write", "error")]  # these cases run in a new interpreter
 CASES += [(work, ending) for work in ("batches", "write") for ending in ("exit", "error")]
 
 
@@ -136,8 +136,8 @@ def test_a_script_with_an_unfinished_operation_ends_cleanly(
         assert done.stderr.count("Traceback") == 1
     else:
         assert (done.returncode, done.stderr) == (0, "")
-    # No other process can finish it, so its session must be aborted before it expires. The tunnel
-    # and version 1 have no abort.
+    # No other process can finish the write, so its session must be aborted and not just expire. The
+    # tunnel and version 1 cannot abort.
     if work == "write" and by_storage_api():
         ref = WriteSessionRef(table=odps.table(table).name, session_id=done.stdout.strip())
         assert fetch_write_status(odps._storage, ref) == "ABORTED"
@@ -151,7 +151,7 @@ try:
 except (CancelledError, StateError) as error:
     print(type(error).__name__)
 else:
-    raise AssertionError(f"{came} more came after close(), and no error")
+    raise AssertionError(f"{came} more arrived after close() without an error")
 """
 
 

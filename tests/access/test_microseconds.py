@@ -134,7 +134,7 @@ def test_a_stream_switches_to_microseconds_before_its_first_row(
     with pytest.warns(OdpsNbWarning, match=WARNED):
         found = pa.Table.from_batches(list(STREAMED[form](table.read())))
     assert found["t"].to_pylist()[-1:] == [FAR]
-    # the declared unit does not change; nanoseconds reach the year 2100
+    # a dataset keeps its declared unit, which can represent FAR
     promised = "ns" if form == "dataset" else "us"
     assert found["t"].type == pa.timestamp(promised)
 

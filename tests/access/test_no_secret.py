@@ -288,7 +288,7 @@ SCRIPTS = [
     sends(b"SSH-2.0\r\n\r\n"),
 ]
 SIGNING = ["sts", "bearer", "application", "version 4", "function"]
-#: All failures with one kind of credentials, and two failures with each other kind.
+#: All failures with one kind of credentials, and two failures with every other kind.
 IN_THE_GATE = {("sts", script) for script in SCRIPTS}
 IN_THE_GATE |= {(SIGNING[1 + at // 2], script) for at, script in enumerate(SCRIPTS)}
 PAIRS = [

@@ -29,7 +29,7 @@ SECRETS = {
 
 @pytest.fixture
 def keyed(service: Any) -> Iterator[Connection]:
-    """Return a connection with keys, like one to a real project: no folder contains the keys."""
+    """Return a connection whose keys are not stored in a folder, like one to a real project."""
     with odps_nb.connect(**settings_of(service)) as found:
         yield found
 

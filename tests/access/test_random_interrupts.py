@@ -57,7 +57,7 @@ def random_moments(work: Callable[[], object], count: int, dice: random.Random) 
 
 
 def new_threads(before: set[threading.Thread]) -> list[threading.Thread]:
-    """Return new running threads; one whose start was interrupted stays in Python's list."""
+    """Return new threads that run; `enumerate` also lists threads whose start was interrupted."""
     return [
         thread
         for thread in threading.enumerate()

@@ -12,6 +12,9 @@ import odps_nb
 from odps_nb import Connection, Result
 from odps_nb.access.paging.browsing import rows_of
 from odps_nb.errors import ArgumentError
+from tests.support.service.services import using
+from tests.support.spark.services import misbehaving
+from tests.support.spark.watched import misbehave, struck
 from tests.support.threads import running
 
 pytestmark = pytest.mark.every_service(in_turn=True)
@@ -87,3 +90,37 @@ def test_a_consumer_of_the_c_stream_can_stop_early(odps: Connection) -> None:
     first = odps.sql(ALL, progress=False).first(5)
     stream: Iterator[pa.RecordBatch] = pa.RecordBatchReader.from_stream(first)
     assert sum(batch.num_rows for batch in stream) == 5
+
+
+STATEMENTS = {
+    "show tables": "orders",
+    "show partitions orders": "ds=2024-01-02",
+    "show create table orders": "PARTITIONED BY",
+    "desc orders": "customer",
+    "explain select id from orders": "id",
+}
+
+
+@pytest.mark.parametrize("statement", STATEMENTS)
+def test_the_result_of_a_statement_that_is_not_a_query_is_text(
+    odps: Connection, statement: str
+) -> None:
+    result = odps.sql(statement, progress=False)
+    cells = [text for row in result.to_arrow().to_pylist() for text in row.values()]
+    assert any(STATEMENTS[statement] in text for text in cells)
+    assert result.row_count == len(result.to_pandas()) == result.first(1000).to_arrow().num_rows
+
+
+def test_a_statement_that_defines_a_table_has_no_result(odps: Connection) -> None:
+    assert odps.sql("create table if not exists orders (id bigint)").to_pandas().shape == (0, 0)
+
+
+@pytest.mark.parametrize("sql", ["show tables", "-- all\n/* of\nthem */ SHOW tables"])
+def test_an_older_tunnel_is_not_asked_for_the_result_of_a_statement(sql: str) -> None:
+    """It would fail with status 500 (pyodps)."""
+    with using("tunnel"), misbehaving() as odps:
+        odps.create_table("listed", "id bigint")
+        fault = {"fault": "status", "code": "InternalServerError", "times": 0}
+        misbehave(odps, {"action": "/projects/", **fault})
+        assert odps.sql(sql).to_arrow().to_pylist() == [{"result": "listed"}]
+        assert struck(odps) == [0]

@@ -73,7 +73,7 @@ def test_a_limit_is_exact(orders):
         assert scan.to_arrow().num_rows == scan.row_count == limit
 
 
-def test_a_limit_above_the_number_of_rows_does_not_change_it(small):
+def test_a_limit_above_the_number_of_rows_returns_all_rows(small):
     assert small.read(limit=5).row_count == small.read(limit=5).to_arrow().num_rows == 3
 
 
@@ -102,7 +102,7 @@ def test_an_invalid_max_bytes_is_refused(orders):
         orders.read(max_bytes=1).to_spark(None)
 
 
-def test_reading_ahead_is_limited_by_read_ahead(orders):
+def test_the_argument_read_ahead_limits_the_bytes_that_are_read_ahead(orders):
     watcher = Watcher()
     batches = orders.read(["id", "amount", "created"], splits=8, progress=watcher).batches(
         read_ahead=2**20

@@ -108,7 +108,7 @@ def test_a_slow_dns_lookup_does_not_exceed_the_time_limit(monkeypatch):
         assert one.to_do
 
 
-@pytest.mark.parametrize(  # there is no time left to check SQL after a body that drips
+@pytest.mark.parametrize(  # after a slow body, no time is left to check SQL
     ("step", "sql"), [(silent, "bad"), (BODY_THAT_DRIPS, "optional")], ids=["silent", "drips"]
 )
 def test_each_check_has_a_result_if_only_the_project_request_is_answered(step, sql):

@@ -161,7 +161,7 @@ def test_a_blob_is_not_cached_if_the_disk_would_be_nearly_full(cache, monkeypatc
 def test_a_full_disk_leaves_no_partial_file(cache):
     before, handler = resource.getrlimit(resource.RLIMIT_FSIZE), signal.getsignal(signal.SIGXFSZ)
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (8192, before[1]))  # writing more fails
+    resource.setrlimit(resource.RLIMIT_FSIZE, (8192, before[1]))  # longer files cannot be written
     try:
         assert not keep(cache, 1, 20_000)
     finally:

@@ -1,4 +1,4 @@
-"""Lists and metadata of tables; DDL text in which no input becomes SQL unchecked."""
+"""Lists and metadata of tables, and DDL text, whose inputs are all checked or escaped."""
 
 import pytest
 from hypothesis import given
@@ -222,13 +222,13 @@ def test_invalid_names_are_omitted_from_lists(caplog):
     assert any("ignoring '--help\\n!touch x\\n#' in a list" in one for one in caplog.messages)
 
 
-def test_a_marker_that_repeats_ends_the_list():
+def test_a_repeated_page_marker_ends_the_list():
     script = pages((("a",), "m"), (("b",), "m"))
     with ControlService(ListTables=script) as service, service.client() as storage:
         assert list_tables(storage) == ["a", "b"]
 
 
-def test_a_pattern_requests_names_by_its_prefix():
+def test_the_prefix_of_a_pattern_is_sent_to_the_service():
     script = pages((("orders", "orders_2", "ordinal"), ""))
     with ControlService(ListTables=script) as service, service.client() as storage:
         assert list_tables(storage, "ORD*s") == ["orders"]
@@ -283,6 +283,19 @@ def test_a_missing_partition_suggests_the_nearest(missing, hint):
         spec = PartitionSpec.of(f"ds={missing}")
         suggest_partitions(service.storage, TABLE, [spec], refused)
     assert refused.hint == hint
+
+
+@pytest.mark.parametrize("kind", ["is_view", "is_object", "is_external"])
+def test_sql_is_recommended_only_for_writes_to_external_tables(kind):
+    info = TableInfo(name=TABLE, schema=schema("id bigint"), **{kind: True})
+    script = {
+        "CreateWriteSession": [fail(400, "InvalidTable", "no")],
+        "GetTable": [give(info)],
+    }
+    with ControlService(**script) as service, pytest.raises(InvalidRequestError) as caught:
+        open_write_session(service.storage, TABLE)
+    assert caught.value.hint.startswith("write to another table")
+    assert ("insert into" in caught.value.hint) == (kind == "is_external")
 
 
 @pytest.mark.parametrize("known", [True, False])

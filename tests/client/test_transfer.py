@@ -1,4 +1,4 @@
-"""The choice of the transfer service, on accounts that lack some of them."""
+"""The choice of the transfer service, for accounts that lack some of the services."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tests.support.service.connecting import connected
 from tests.support.watcher import Watcher
 
 FORMS = ("not-found", "no-permission", "quota", "no-path", "region")
-#: Services of an account, and those that refuse its requests.
+#: The services of an account, and the services that refuse its requests.
 ACCOUNTS = {
     "tunnel": (Transfer.STORAGE, Transfer.STORAGE_V1),
     "storage-v1,tunnel": (Transfer.STORAGE,),
@@ -293,7 +293,7 @@ def test_an_error_of_a_request_is_the_same_for_every_service_and_does_not_change
     assert issubclass(expected[0], kind)
     one = watched(account(services))
     assert refused(one.odps, operation) == expected
-    # The first operation fails, so it cannot say whether the account has the service.
+    # The first operation fails, so it does not show whether the account has the service.
     assert not one.odps._storage.transfer.refusals
     read(one.odps)
     assert one.odps._storage.transfer.refusals.keys() == {*ACCOUNTS[services]}

@@ -65,7 +65,7 @@ def test_tables_without_blobs_and_partitions_are_preferred_and_unreadable_ones_s
     ):
         run_sql(storage, f"{statement};")
     assert sample(storage, "a_view") is None
-    assert sample(storage, "a_bare") is None  # no partition to name to the tunnel
+    assert sample(storage, "a_bare") is None  # the tunnel needs a partition, and there is none
 
     def chosen(*names: str) -> str:
         found = find_sample(storage, names)

@@ -1,4 +1,4 @@
-"""Types are converted in both directions (``docs/protocol.md`` section 5.1), data without loss."""
+"""Types are converted in both directions (``docs/protocol.md`` section 5.1), without data loss."""
 
 import datetime as dt
 import pickle
@@ -144,7 +144,7 @@ def fit_column(text: str, array: pa.Array) -> pa.Array:
 ts = dt.datetime
 LAST_MS = ts(9999, 12, 31, 23, 59, 59, 999000)
 TO_INT = pa.map_(pa.string(), pa.int64())
-HIDDEN = pa.MapArray.from_arrays(  # the null has entries in its buffers
+HIDDEN = pa.MapArray.from_arrays(  # the null MAP has entries in its buffers
     [0, 1, 3, 4], ["a", "x", "y", "b"], [1, 9, 8, 2], mask=pa.array([False, True, False])
 )
 FITS = [

@@ -1,4 +1,4 @@
-"""Decimals become the nearest float64, which counts as exact only if it converts back."""
+"""Decimals become the nearest float64, which is exact only if it converts back to the decimal."""
 
 from __future__ import annotations
 

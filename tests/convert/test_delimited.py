@@ -173,7 +173,7 @@ def test_the_caller_can_state_whether_there_is_a_header_and_name_the_columns():
 
 
 @pytest.mark.parametrize("line", ["sep=;\n", '"sep=;"\r\n', "SEP=;\n"])
-def test_a_first_line_for_excel_states_the_separator(line):
+def test_a_first_line_such_as_sep_states_the_separator(line):
     assert table(f"{line}a;b\n1,5;2\n").to_pydict() == {"a": ["1,5"], "b": [2]}
     assert shape_in_tile(f"{line}a;b\n1,5;2\n") == (1, 2)
 

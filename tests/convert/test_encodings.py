@@ -44,9 +44,9 @@ def test_text_is_detected_in_its_encoding(encoding):
 @pytest.mark.parametrize(
     "text", ["abc", "name,b\nfoo,café\n", "id,名\n1,张\n", POEM[:5] + " a b c"]
 )
-def test_short_utf_16_text_without_a_mark_is_detected(text, encoding):
+def test_short_utf_16_text_without_a_byte_order_mark_is_detected(text, encoding):
     assert blob_content.as_text(text.encode(encoding), None) == text
-    for end in range(2000, 2004):  # a truncated head
+    for end in range(2000, 2004):  # only the first bytes
         found = detect((text * 500).encode(encoding)[:end], whole=False)
         assert (found.name, found.guessed) == (encoding, True)
 

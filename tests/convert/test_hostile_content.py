@@ -116,7 +116,7 @@ def with_encrypted_column() -> list[bytes]:
 
 
 def test_a_file_that_crashes_the_parser_does_not_crash_this_process():
-    """A plain footer with an encrypted column once ended the kernel (`terminate called`)."""
+    """In an earlier version, an encrypted column crashed the kernel (`terminate called`)."""
     said = set()
     for data in with_encrypted_column():
         try:

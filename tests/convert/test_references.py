@@ -84,7 +84,7 @@ FIXED = pa.list_(pa.float32(), 2)
     "kind", [pa.list_(pa.float32()), pa.large_list(pa.float64()), FIXED, pa.list_(pa.float16())]
 )
 def test_vectors_become_lists_of_fixed_size(rows, kind):
-    """Evidence 155: in any kind of list; a column with only nulls crashes Arrow's own cast."""
+    """Evidence 155: vectors arrive in any kind of list. Arrow's own cast crashes on only nulls."""
     halves = kind.value_type == pa.float16()
     given = [np.array(one, "float16") if halves and one else one for one in rows]
     array = pa.array(given, kind)

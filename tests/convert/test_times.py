@@ -115,7 +115,7 @@ def test_a_frame_has_a_dtype_with_the_zone_and_its_own_memory(unit: str) -> None
     kind = pa.timestamp(unit, SHANGHAI)
     parts = [pa.array([0, None], kind), pa.array([10**9], kind)]
     batches = [pa.record_batch([part], names=["t"]) for part in parts]
-    frame = to_pandas(batches, schema=batches[0].schema, rows=2)  # one row fewer than there are
+    frame = to_pandas(batches, schema=batches[0].schema, rows=2)  # there are three rows
     assert str(frame["t"].dtype) == f"datetime64[{unit}, {SHANGHAI}]"
     assert frame["t"][0] == pd.Timestamp(0, tz="UTC")
     assert pd.isna(frame["t"][1])

@@ -40,7 +40,7 @@ def workbook() -> bytes:
 
 
 def table(data: bytes, mime: str = EXCEL, **options: object) -> pa.Table:
-    """Return the table, and check that both ways of reading give the same result."""
+    """Return the table, and check that the parser process returns the same table."""
     here = blob_content.as_table(data, mime, max_bytes=LIMIT, **options)
     assert blob_conversion.table(data, mime, max_bytes=LIMIT, **options).equals(here)
     return here

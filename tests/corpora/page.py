@@ -25,7 +25,7 @@ _FEW = 3
 _HEAD = """# Files of other projects
 
 Written by `make corpora` ({date}, commit {commit}) from {count:,} files of {corpora}.
-Each is shown as a tile and converted (`to_pil`, `to_numpy`, `to_text`, `to_table`) in a child
+Each file is shown as a tile and converted (`to_pil`, `to_numpy`, `to_text`, `to_table`) in a child
 process. Of these files,
 {ended} crashed that process, {untyped} raised an undocumented class of error, and {internal} put an
 address, an error number or an object's repr into a message.

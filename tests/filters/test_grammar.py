@@ -86,7 +86,7 @@ def matching_rows(text: str, timezone: str = "UTC") -> str:
         ("-id < -1", "24"),
         ("id % 2 = 0", "24"),
         ("id / 2 = 0.5", "1"),
-        ("f > 0.1", "124"),  # as DOUBLE, which is greater than 0.1
+        ("f > 0.1", "124"),  # FLOAT 0.1 as DOUBLE is greater than 0.1
         ("x > 0.1", "24"),
         ("m = 1.1", "1"),
         ("m = 1.10BD", "1"),
@@ -151,7 +151,7 @@ def test_times_are_interpreted_in_the_zone_of_the_connection():
     assert (
         matching_rows("n = '2024-01-01 02:00:00'", "Asia/Shanghai") == "1"
     )  # a local time has no zone
-    twice = "ts = cast('2024-10-27 01:30:00Z' as timestamp)"  # 02:30 in Berlin, as one hour before
+    twice = "ts = cast('2024-10-27 01:30:00Z' as timestamp)"  # the second 02:30 in Berlin
     found = RowFilter.parse(twice, COLUMNS, timezone="Europe/Berlin")
     assert found.condition == RowFilter.parse(twice, COLUMNS).condition
     with pytest.raises(ArgumentError, match="outside the years 1 to 9999"):
@@ -171,7 +171,7 @@ def test_times_are_interpreted_in_the_zone_of_the_connection():
         ("tags = 1", "tags (ARRAY)", "odps.sql"),
         ("s.a = 1", "s.a is not a simple column name", "`s.a`"),
         ("lower(s) = 'a'", "LOWER(s) is supported only before like", "lower(s) like 'a'"),
-        ("lower(s) like '%é%'", "lower changes only the letters A to Z", "once per spelling"),
+        ("lower(s) like '%é%'", "lower changes only the letters A to Z", "for each spelling"),
         ("s rlike 'a'", "not supported", "odps.sql"),
         ("s like c", "like requires a STRING column and a pattern", "odps.sql"),
         ("c like 'a%'", "like requires a STRING column", "odps.sql"),
@@ -281,7 +281,7 @@ def test_a_condition_that_cannot_be_computed_raises_an_error(text, problem):
         ("id > 1 and s = 'x' or id = 0", "((id > 1 and s = 'x') or (id = 0))"),
         ("d >= date '2024-01-31'", "d >= '2024-01-31'"),
         ("m > 2", "m > 2"),
-        ("t >= '2024-01-02 10:00:00'", "t >= '2024-01-01 08:00:00'"),  # for any time zone
+        ("t >= '2024-01-02 10:00:00'", "t >= '2024-01-01 08:00:00'"),  # the bound in any time zone
         ("t = '2024-01-02 10:00:00'", "t >= '2024-01-01 08:00:00' and t <= '2024-01-03 12:00:00'"),
         # conditions that the service might apply to blocks differently from the client
         ("f > 0.1", ""),
@@ -340,7 +340,7 @@ def test_long_lists_are_evaluated_only_by_the_client():
 
 MANY = {
     "id in (1, {}.5)": "1",  # integers and numbers that are compared as DOUBLE
-    "f in (0.1, 0.5, {}.25)": "2",  # as DOUBLE, which is greater than 0.1
+    "f in (0.1, 0.5, {}.25)": "2",  # FLOAT 0.1 as DOUBLE is greater than 0.1
     "x in (0.1, -0.0, 1e0, {}.25)": "1",
     "m in (1.10BD, cast('3' as decimal(10,2)), {})": "14",
     "c in ('ab ', '{}')": "12",

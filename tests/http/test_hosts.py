@@ -74,7 +74,7 @@ def test_an_error_names_the_host_and_only_its_setting(transport, situation, role
             assert said in error.hint
 
 
-def test_a_host_is_named_with_its_role():
+def test_an_error_names_a_host_with_its_role():
     assert str(Host.of("http://a.example:1/x", Role.SERVICE)) == "the service at a.example:1"
     assert str(Host.of("http://a.example:1/x", Role.STORAGE)) == "the storage host a.example:1"
     assert str(Host.of("http://a.example:1/x")) == "the server at a.example:1"

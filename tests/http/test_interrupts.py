@@ -1,4 +1,4 @@
-"""Ctrl-C at any line of a request: it is raised unchanged, and its traceback holds no connection.
+"""Ctrl-C at any line of a request is raised unchanged, and its traceback holds no connection.
 
 A notebook keeps the last traceback, and therefore every object of its frames.
 """
@@ -60,7 +60,7 @@ def connections_to(port: int) -> set[Any]:
     """Return the addresses of this process's sockets that are connected to a port."""
     found = set()
     for entry in Path("/proc/self/fd").iterdir():
-        with contextlib.suppress(OSError):  # the listing's descriptor, or not connected
+        with contextlib.suppress(OSError):  # closed, or not connected
             if not stat.S_ISSOCK(entry.stat().st_mode):
                 continue
             with socket.socket(fileno=os.dup(int(entry.name))) as copy:

@@ -183,7 +183,7 @@ def test_an_abort_closes_a_connection_through_a_proxy(transport, far, through):
 # -- errors ------------------------------------------------------------------------------------
 
 
-def test_a_proxy_that_refuses_is_named_as_the_proxy(transport, through):
+def test_the_error_names_a_proxy_that_refuses(transport, through):
     with Proxy({}) as proxy:
         through(proxy)
         with pytest.raises(ConnectError, match=r"proxy .*502") as caught:
@@ -192,7 +192,7 @@ def test_a_proxy_that_refuses_is_named_as_the_proxy(transport, through):
     assert caught.value.request_sent is False
 
 
-def test_a_proxy_that_does_not_speak_http_is_named_as_the_proxy(transport, through):
+def test_the_error_names_a_proxy_that_does_not_speak_http(transport, through):
     with Peer(sends(b"\x05\xff no HTTP\r\n")) as socks:
         through(socks)
         with pytest.raises(ConnectError, match=f"the proxy cannot connect to .*{FAR}") as caught:
@@ -212,7 +212,7 @@ def test_a_proxy_at_an_ipv6_address_is_reached(transport, monkeypatch):
 
 
 @pytest.mark.parametrize("scheme", ["http", "https"])
-def test_an_unreachable_proxy_is_named_as_the_proxy(transport, monkeypatch, scheme):
+def test_the_error_names_an_unreachable_proxy(transport, monkeypatch, scheme):
     unknown = "no-such-proxy.invalid:3128"
     with refused() as url:
         place = url.partition("//")[2]

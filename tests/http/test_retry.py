@@ -1,4 +1,4 @@
-"""The policy decides from the call and the failure, and never waits past its deadline."""
+"""The retry policy depends on the call and the failure, and never waits past its deadline."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ def test_a_truncated_body_is_reported_as_broken_with_or_without_close_notify(
     def script(line: Line) -> None:
         line.request()
         line.send(line.headline(**{"Content-Length": "100"}) + b"x" * 99)
-        if farewell:  # a proper end of TLS is not the end of a body
+        if farewell:  # a close_notify of TLS does not complete the body
             line.sock.settimeout(10)
             line.sock.unwrap()
 
@@ -100,7 +100,7 @@ def test_an_early_response_ends_an_upload(transport, tls):
     def script(line: Line) -> None:
         line.head()
         line.answer(b"no, thank you", 403)
-        line.peer.release.wait(20)  # and has stopped reading, so the pipe stays full
+        line.peer.release.wait(20)  # the peer does not read, so the pipe stays full
 
     def refused(response: HttpResponse) -> ServiceError:
         with response:

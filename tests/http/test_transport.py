@@ -258,7 +258,7 @@ def test_a_redirect_is_refused_and_not_followed(transport):
 
 
 @pytest.mark.parametrize("target", ["javascript:alert(1)", "mailto:me", "https://[::1/", ""])
-def test_a_redirect_to_no_host_names_no_login_page(transport, target):
+def test_the_hint_for_a_redirect_without_a_host_mentions_no_login_page(transport, target):
     with (
         Peer(answers(b"", status=302, Location=target)) as peer,
         pytest.raises(ServiceError, match="redirect") as caught,

@@ -115,7 +115,7 @@ def test_an_early_response_reaches_the_writer(transport, keep_reading):
 
 
 class ReadsTheRest:
-    """A transport that takes the whole body before it returns an early response."""
+    """A transport that reads the whole body before it returns an early response."""
 
     def __init__(self, transport: RequestsTransport) -> None:
         self.transport, self.close = transport, transport.close
@@ -156,7 +156,7 @@ def test_a_connection_broken_while_writing_raises_an_error_in_the_writer(transpo
 
 
 def test_a_peer_that_accepts_no_data_causes_a_send_timeout(transport):
-    """The response may take longer than a pause while the body is sent."""
+    """The time-out for sending is independent of the one for the response."""
 
     def script(line: Line) -> None:
         line.head()
@@ -175,7 +175,7 @@ def test_a_peer_that_accepts_no_data_causes_a_send_timeout(transport):
         flood(upload)
 
 
-def test_a_peer_may_pause_as_long_as_before_a_response(transport):
+def test_a_peer_may_stop_reading_for_longer_than_the_connect_timeout(transport):
     def script(line: Line) -> None:
         seen = line.head()
         time.sleep(0.5)  # longer than the connect time-out

@@ -240,7 +240,7 @@ def test_a_blob_that_is_being_committed_is_not_deleted(service: Service, clock: 
     assert [path.stem for path in service.folder.blobs.iterdir()] == [blob.pack]
 
 
-def test_giving_up_files_keeps_those_that_the_catalog_lists(service: Service) -> None:
+def test_deleting_failed_files_keeps_those_that_the_catalog_lists(service: Service) -> None:
     write(service, 1)
     with Ingest(service.folder, service.catalog.table(NAME), PartitionSpec(), service.blobs) as own:
         own.write(batch(2, ds="x"))
@@ -273,7 +273,7 @@ def test_a_file_that_was_never_committed_is_set_aside_at_the_next_start(
     assert [path.name for path in (root / "unknown").iterdir()] == [unlisted.file.file_name]
 
 
-def test_rows_are_the_same_with_and_without_their_hot_files(service: Service) -> None:
+def test_rows_are_the_same_with_and_without_the_arrow_copy_of_a_file(service: Service) -> None:
     write(service, *range(100_000))
     reader = open_read(service)
     hot = list((service.folder.root / "hot").glob("*.arrow"))

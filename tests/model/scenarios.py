@@ -1,9 +1,9 @@
 """The actors of a history, and the conditions that must hold at its end.
 
 The rows of every scenario are `VALUES`. At the end of each history, including late and lost
-requests, the rows are in the table once if an actor was told that the write succeeded, and absent
-if it was told that the write failed. If the outcome was reported as unknown, the rows are stored
-once or not at all.
+requests, the rows are in the table once if the client reported to an actor that the write
+succeeded, and absent if it reported that the write failed. If it reported that the outcome is
+unknown, the rows are stored once or not at all.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ BY_VERSION_1 = Way(Transfer.STORAGE_V1)
 def write_stream(
     storage: StorageClient, session: WriteSessionRef, name: str, values: Sequence[int] = VALUES
 ) -> Written:
-    """Write as a task does: its own stream, in two uploads, closed."""
+    """Write like a task of Spark: open a stream, send two uploads, and close the stream."""
     with stream_of(storage, session, name, part_bytes=1).start() as stream:
         stream.write([batch(value) for value in values])
     return Written(stream=stream.close())
@@ -128,7 +128,7 @@ def second_version(history: History, way: Way = BY_STORAGE) -> None:
 
 
 def told(history: History) -> str:
-    """Compare the table with the outcome that the writer was told."""
+    """Compare the table with the outcome that the client reported to the writer."""
     return _against(history.actors[0], rows_of(history))
 
 
@@ -142,11 +142,11 @@ def _against(writer: Actor, table: tuple[int, ...]) -> str:
     if table not in ((), VALUES):
         return f"the table holds {table}"
     if writer.error is None and table != VALUES:
-        return "written, says the writer; nothing is there"
+        return "the writer reports success, but the table is empty"
     if isinstance(writer.error, OdpsNbError) and table and not writer.error.in_doubt:
-        return "not written, says the writer; it is there"
+        return "the writer reports failure, but the rows are in the table"
     if table and any("none of its rows" in note for note in getattr(writer.error, "notes", ())):
-        return "none of the rows are there, says a note; they are"
+        return "a note says that no rows were written, but they are in the table"
     return ""
 
 
@@ -162,7 +162,7 @@ class Job:
 
 
 def attempt_name(number: int) -> str:
-    """The name that `odps_nb.spark.writing.task.attempt_name` makes from Spark's ids: unique."""
+    """Return a unique name, as `odps_nb.spark.writing.task.attempt_name` does with Spark's ids."""
     return f"000000-{number}"
 
 
@@ -192,7 +192,7 @@ def attempts_of_a_task(history: History, way: Way = BY_STORAGE) -> None:
 
 
 def nothing_counted(history: History, way: Way = BY_STORAGE) -> None:
-    """Let an attempt write rows that the driver does not commit; the committed one has none."""
+    """Let an attempt write rows that the driver does not commit; the committed attempt has none."""
     job = Job()
 
     def write() -> None:
@@ -229,9 +229,9 @@ def _driver(history: History, files: dict[tuple[int, str], bytes], way: Way) -> 
 
 
 def micro_batch(history: History, way: Way = BY_STORAGE, *, late: bool = False) -> None:
-    """A driver that may crash anywhere, and always a second one for the same batch.
+    """A driver that may crash anywhere, and always a second driver for the same batch.
 
-    ``late``: the second one starts after the lifecycle of staging tables.
+    ``late``: the second driver starts after the lifecycle of staging tables.
     """
     drive = _driver(history, {}, way)
 
@@ -257,12 +257,12 @@ def two_drivers(history: History, way: Way = BY_STORAGE) -> None:
 
 
 def once(history: History) -> str:
-    """If the last driver succeeded, the rows are stored once; otherwise at most once."""
+    """If any driver succeeded, the rows are stored once; otherwise at most once."""
     table = rows_of(history)
     if table not in ((), VALUES):
         return f"the table holds {table}"
     if any(a.error is None for a in history.actors) and table != VALUES:
-        return "written, says a driver; nothing is there"
+        return "a driver reports success, but the table is empty"
     return ""
 
 
@@ -281,7 +281,7 @@ _LATE = partial(micro_batch, way=BY_TUNNEL, late=True)
 _SECOND_VERSION = partial(second_version, way=replace(BY_TUNNEL, tries=1))
 _HASTY_STAGED = partial(_STAGED, way=replace(BY_TUNNEL, tries=1))
 _HASTY = partial(micro_batch, way=replace(_SLOW_TUNNEL, tries=1))
-# several faults in one of these are left to tests/simulation, because they have many requests
+# these scenarios have many requests, so tests/simulation tests them with several faults
 _CRASH = Bounds(lost=0, crashes=1, switches=0)
 _ZOMBIE = Bounds(lost=0, switches=2)
 _OTHERS = (

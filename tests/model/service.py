@@ -1,7 +1,7 @@
 """The service's write sessions as a small state machine: the basis of the commit protocol.
 
-Only rules, no bytes: ``docs/protocol.md`` section 7. `tests/model/test_commit_protocol.py` explores
-histories of clients with it.
+The model has the rules of ``docs/protocol.md`` section 7, without bytes on a wire.
+`tests/model/test_commit_protocol.py` explores histories of clients with it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Model checking: our own code in every order of events that could lose or duplicate rows.
 
-`SCENARIOS` within their bounds: no history ends with a wrong result. If any one safeguard is
+No history of `SCENARIOS` within their bounds ends with a wrong result. If any one safeguard is
 removed, some history ends with a wrong result, and a replay on the embedded service gives the same
 rows.
 """
@@ -240,7 +240,7 @@ SAFEGUARDS: dict[str, tuple[Any, str, Any, str]] = {
 }
 
 
-#: Safeguards that back up another one: they are removed with it.
+#: Safeguards that back up another safeguard, and are removed together with it.
 BACKED_UP: dict[str, list[tuple[Any, str, Any]]] = {
     "uploads carry the offset of their rows": [(WriteStream, "_look_up", sent_again)],
     "the blocks of an upload are compared": [(direct.UploadWriteSession, "_chosen", only_named)],

@@ -1,7 +1,7 @@
 """Services without the Storage API's sessions, as small state machines: the tunnel and version 1.
 
-Only rules, no bytes: ``docs/protocol.md`` sections 9.3, 9.4 and 12. An upload session commits all
-of its blocks; a block that is sent again replaces the earlier one. A commit of version 1 names
+The model has only rules (``docs/protocol.md`` sections 9.3, 9.4 and 12). An upload session commits
+all of its blocks; a block that is sent again replaces the earlier one. A commit of version 1 names
 blocks by their messages. A statement with a known unique id is not run again.
 """
 
@@ -69,7 +69,7 @@ class Accounts:
     """Staging tables, upload sessions, sessions of version 1, and statements.
 
     ``table`` has the rows of the target. With ``slow``, a commit is in progress, and a statement
-    is running, until a client asks for its state; `settle` ends the others.
+    is running, until a client requests its state; `settle` finishes all others.
     """
 
     table: list[int]

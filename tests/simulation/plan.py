@@ -15,19 +15,19 @@ __all__ = ["KINDS", "LONGEST_DELAY", "Fault", "Plan", "shrunk"]
 #: Possible faults of an exchange. If it transfers no rows, ``cut`` and ``short`` lose the response.
 KINDS = (
     "refused",  # no connection
-    "reset",  # before the service executed it
-    "lost",  # after the service executed it
+    "reset",  # connection lost before the service executed the request
+    "lost",  # connection lost after the service executed the request
     "late",  # no response, and the request arrives later
     "twice",  # the request arrives again, later
-    "stalled",  # until the time-out; the service executed it, or not
-    "cut",  # within the body
+    "stalled",  # silence until the time-out; the service may have executed the request
+    "cut",  # connection lost within the body
     "short",  # a proxy ends the body early, and declares it complete
     "flip",  # one byte of the response is changed
     "429",
-    "500",  # the service executed it, or not
+    "500",  # the service may have executed the request
     "503",
     "expired",  # the service forgets the session
-    "dies",  # crash of the process, if it is one that is restarted
+    "dies",  # the process crashes, if the scenario restarts it
 )
 _WRITES = ("one writer", "attempts of a task", "nothing counted", "micro-batch", "two drivers")
 _OTHERS = (
@@ -42,7 +42,7 @@ _NUMBERS = 24  # exchanges that may have a fault, and waits that may be longer
 
 @dataclass(frozen=True)
 class Fault:
-    """``place``, from 0 to 1: where a body breaks, the delay, or whether it was executed."""
+    """``place``, from 0 to 1: the position of a break, the delay, or whether the request ran."""
 
     kind: str
     place: float

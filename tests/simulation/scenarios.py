@@ -118,10 +118,10 @@ def _read(world: World) -> None:
 def verdict(world: World) -> str:
     """Return a description of a wrong result at the end of a history; empty if it is right."""
     if world.is_stuck:
-        return "it never ends"
+        return "the history never ends"
     for actor in world.actors:
         if not isinstance(actor.error, (OdpsNbError, StateError, Crash, type(None))):
-            return f"{actor.name} ends with {actor.error!r}, which is no error of ours"
+            return f"{actor.name} ends with {actor.error!r}, which is not an error of odps_nb"
     plan = world.plan
     wrong = _wrong_rows(world) if plan.scenario == "read" else _WRITES[plan.scenario][1](world)
     if wrong:
@@ -131,7 +131,7 @@ def verdict(world: World) -> str:
         return ""
     few = len(world.struck) < min(plan.tries, 4)
     if error and few and passing and passing.issuperset(world.struck):
-        return f"faults that pass by themselves end it: {error!r}"
+        return f"transient faults end the history: {error!r}"
     return ""
 
 
@@ -151,11 +151,11 @@ def _wrong_rows(world: World) -> str:
     plan, found, error = world.plan, world.rows, world.actors[0].error
     count = ROWS if plan.limit is None else min(ROWS, plan.limit)
     if error is None and len(found) != count:
-        return f"{len(found)} rows of {count}, and no error"
+        return f"{len(found)} rows of {count}, but no error"
     if "flip" in world.struck:
         return ""  # rows have no checksum, so a changed byte of a value looks like a value
     if len(set(found)) < len(found) or not set(found) <= set(range(ROWS)):
-        return f"rows that came twice, or are none: {found}"
+        return f"repeated or invalid rows: {found}"
     if plan.is_ordered and found != list(range(len(found))):
         return f"rows out of order: {found}"
     return ""

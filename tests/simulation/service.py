@@ -103,7 +103,7 @@ class Body:
         self._world, self._at, self._half = world, 0, len(data) // 2
         self._kind = damage.kind if damage else ""
         self._end = end = int(damage.place * len(data)) if damage else len(data)
-        if self._kind == "short" and damage:  # between messages; Arrow detects the others
+        if self._kind == "short" and damage:  # between messages; Arrow detects other truncations
             self._end = begins[int(damage.place * len(begins))]
         if self._kind == "flip":
             data, self._end = data[:end] + bytes([data[end] ^ 16]) + data[end + 1 :], len(data)

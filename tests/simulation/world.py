@@ -32,7 +32,7 @@ from tests.simulation.service import READ_TIMEOUT, Body, Tables
 
 __all__ = ["World"]
 
-POLL = 2.0  # polls that the code repeats ten times a second are slower here
+POLL = 2.0  # seconds between polls; the real code polls ten times a second
 MOST_EVENTS = 3_000
 _STATUS = {
     "429": (429, b'{"Code": "SlotExceeded", "Message": "too many requests"}'),
@@ -58,7 +58,7 @@ class World:
         self.struck: list[str] = []  # kinds of the faults that occurred
         self.present: Actor | None = None
         self.is_stuck = False
-        self.refreshes: list[tuple[float, bool]] = []  # when a refresh was requested, and succeeded
+        self.refreshes: list[tuple[float, bool]] = []  # time of each refresh, and its success
         self.returns: list[float] = []  # when the consumer requested more rows
         self._hub = greenlet.getcurrent()
         self._heap: list[tuple[float, int, Any, int]] = []

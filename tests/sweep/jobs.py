@@ -1,8 +1,8 @@
 """The jobs that run while one exchange is broken, and the conditions that must hold afterwards.
 
-A job creates its place (a table) by a client without faults, runs by a client with faults, and is
-checked by the first client. A returned result is compared; after an error, the data that the job
-would have changed must be unchanged. Most jobs run once for each service that transfers rows.
+A job creates a place (a table) with a client without faults, runs with a client that has faults,
+and is checked with the first client. A returned result is compared; after an error, the data that
+the job would have changed must be unchanged. Most jobs run once for each transfer service.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ class World:
     def clear_staging(self) -> list[str]:
         """Drop the staging tables that a run left; return their names.
 
-        The service would drop each of them: it must have a lifecycle.
+        Each table must have a lifecycle, so that the service would drop it.
         """
         names = self.steady.tables(f"{STEM}*")
         for name in names:
@@ -131,10 +131,10 @@ class World:
 
 @dataclass(frozen=True)
 class Job:
-    """``make`` creates a place, ``run`` runs there, ``judge`` checks result and stored data.
+    """``make`` creates a place, ``run`` runs there, and ``look`` returns the stored data.
 
-    ``changed`` returns the data after a complete run, ``unchanged`` the data without one; a job
-    that only reads has neither, but has ``result`` instead.
+    ``changed`` is the data after a complete run, ``unchanged`` the data without a run. A job that
+    only reads has ``result`` instead of all three.
     """
 
     name: str
@@ -144,7 +144,7 @@ class Job:
     look: Callable[[World, Any], Any] | None = None
     changed: Any = None
     unchanged: Any = None
-    left: Any = None  # a failed run may leave it if its error says so
+    left: Any = None  # data that a failed run may leave if its error says so
     files: bool = False  # writes files on this machine
     shared: bool = False  # after an error, another process ends the session
     ways: tuple[Way, ...] = (Way.STORAGE, Way.TUNNEL)
@@ -506,7 +506,7 @@ _EACH = (
     ),
 )
 
-#: Each job, for each way of its ``ways``.
+#: Each job, once for each of its ``ways``.
 JOBS = tuple(
     replace(job, way=way, name=job.name + way.label)
     for way in Way

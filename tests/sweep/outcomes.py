@@ -29,9 +29,9 @@ CHANGED = "there"  # an error although the rows are stored; only pyodps
 class Fault:
     """One way to break an exchange.
 
-    ``mended``: a client can recover, so it must. ``documents``: a document
+    ``mended``: a client can recover and must do so. ``documents``: a document
     that is complete by HTTP but meaningless (JSON, XML) is not requested again, unless it responds
-    to a SQL statement, because its sender is not the service.
+    to a SQL statement, because the service did not send it.
     """
 
     name: str
@@ -48,7 +48,7 @@ class Fault:
         return self.name not in _OF_THE_MACHINE and not self.interrupts
 
     def may_fail(self, *, document: bool) -> bool:
-        """Whether a job may end with an error if this happened to a document, or to a stream."""
+        """Return whether a job may fail after this fault in a document, or else in a stream."""
         return not self.mended or (self.documents and document)
 
 

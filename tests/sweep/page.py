@@ -131,7 +131,7 @@ def _cells(notes: Iterable[str]) -> Cells:
 
 def _summary(ends: Counter[str]) -> str:
     told = {RIGHT: "gave the right result", REFUSED: "ended in an error and changed nothing"}
-    told[UNKNOWN] = "ended in an error that says that the rows may be there"
+    told[UNKNOWN] = "ended in an error that says that the rows may be stored"
     said = [f"{ends[end]:,} {words}" for end, words in told.items() if ends[end]]
     return f"{sum(ends.values()):,} runs: " + ", ".join(said) + "."
 

@@ -1,4 +1,4 @@
-"""A proxy that breaks the N-th exchange in one way, at one position; also a later one."""
+"""A proxy that breaks the N-th exchange in one way at one position, and maybe a later exchange."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Answer:
         return sorted({*ends, *inside, len(self.body) - 1} - {len(self.body), -1})
 
     def checked_bytes(self) -> list[int]:
-        """Return bytes whose damage can be detected: all but the values in rows without checksum.
+        """Return positions at which damage is detected: not inside values without a checksum.
 
         The Storage API has checksums for blobs, the tunnel for all rows.
         """
@@ -75,7 +75,7 @@ class BreaksOne(Peer):
 
     ``struck`` tells whether the fault occurred, ``broken`` which request it affected, ``document``
     whether the response was a document, and ``places`` the number of positions at which it can
-    break: ``place`` is one of them. Faults of this machine (no names, no descriptors, a full disk)
+    break; ``place`` selects one. Faults of this machine (no names, no descriptors, a full disk)
     last until the client has waited a moment.
 
     Instead of a number, the name of an action may be given: its first request is broken. ``then``

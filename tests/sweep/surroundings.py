@@ -23,7 +23,7 @@ FILE_BYTES = 16
 
 
 class Surroundings:
-    """A context manager: every client created inside waits without delay, and sees these faults.
+    """A context manager in which new clients skip their waits and are affected by these faults.
 
     A fault ends when the client has requested `MOMENT` seconds of waiting, and at the end.
     ``silence``: seconds that a client waits for the next bytes; ``None``: the default.
@@ -37,25 +37,25 @@ class Surroundings:
         self._lock = threading.Lock()
         self._patch = pytest.MonkeyPatch()
 
-    def begin(self, trouble: str, proxy: BreaksOne) -> None:
-        """Start a fault; clients that wait between attempts wait until it ends."""
+    def begin(self, fault: str, proxy: BreaksOne) -> None:
+        """Start a fault; it ends when clients have waited long enough between their attempts."""
         with self._lock:
-            self._begin(trouble, proxy)
+            self._begin(fault, proxy)
 
-    def _begin(self, trouble: str, proxy: BreaksOne) -> None:
+    def _begin(self, fault: str, proxy: BreaksOne) -> None:
         self._waited = 0.0
-        if trouble == "refused":
+        if fault == "refused":
             proxy.stop_listening()
             self._over = proxy.listen_again
-        elif trouble == "no names":
+        elif fault == "no names":
             self._names(gone=True)
             self._over = lambda: self._names(gone=False)
-        elif trouble == "no descriptors":
+        elif fault == "no descriptors":
             self._limit(resource.RLIMIT_NOFILE, 3)
-        elif trouble == "disk full":
+        elif fault == "disk full":
             self._limit(resource.RLIMIT_FSIZE, FILE_BYTES)
-        elif trouble in ("clock forward", "clock back"):
-            self._jump = JUMP if trouble == "clock forward" else -JUMP
+        elif fault in ("clock forward", "clock back"):
+            self._jump = JUMP if fault == "clock forward" else -JUMP
 
     def wait(self, seconds: float) -> None:
         """Replaces the clients' sleep function."""

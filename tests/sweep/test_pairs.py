@@ -1,8 +1,8 @@
 """Two faults in one run: one at exchange N, and another, or the same, at a later exchange M.
 
-For some jobs, with the faults that interact in a client: the recovery from the first is broken by
-the second. The possible outcomes are those of a single fault. If a job must survive each of two
-faults alone, it must survive both together. `make sweep` writes the outcomes to
+Only some jobs run with two faults, and only with faults that interact in a client: the second fault
+breaks the recovery from the first. The possible outcomes are those of a single fault. If a job must
+survive each of two faults alone, it must survive both together. `make sweep` writes the outcomes to
 ``docs/results/single-faults.md``.
 """
 
@@ -46,7 +46,7 @@ def test_two_faults_anywhere_lose_and_repeat_no_data(
         if not proxy.struck:
             assert end == RIGHT, f"no fault occurred in {where}"
             break
-    # a fault that ends a job at each of its exchanges leaves none to break later
+    # if the first fault always ends the job, no later exchange can break
     assert sum(ends.values()) > 0 or not first.mended
     if NOTES:
         note(NOTES, job.name, pair_name(first, second), ends)

@@ -159,9 +159,9 @@ def judged(
             assert there in (job.changed, job.left), where
             left = there == job.left and any("the new table" in note for note in notes)
             said = fault.interrupts or error.in_doubt or left
-            assert said, f"{where} does not say that it may be there"
+            assert said, f"{where} does not say that the data may be stored"
             return ENDED if fault.interrupts else UNKNOWN
     if error is None:
         return RIGHT
-    assert may_fail, f"{where}: this should have been mended"
+    assert may_fail, f"{where}: the client should have recovered"
     return ENDED if fault.interrupts else REFUSED

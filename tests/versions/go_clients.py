@@ -109,8 +109,8 @@ NOT_TESTED = {
     "CHAR and VARCHAR with more bytes than their length": "the SDK counts bytes, not characters",
     "MAP in Arrow": "the SDK has no Arrow type for it",
     "`Preview` of nested cells": "the SDK reads wrong elements, and fails on their nulls",
-    "several positional arguments of `database/sql`": "the SDK keeps one",
-    "Snappy, resources, functions, MaxQA": "no job exists yet",
+    "several positional arguments of `database/sql`": "the SDK keeps only one of them",
+    "Snappy, resources, functions, MaxQA": "no test job covers them yet",
 }
 
 
@@ -424,7 +424,7 @@ LEFT_OUT: list[tuple[str, str, list[Any]]] = [
         ],
     ),
     (
-        "the embedded service has constant properties of projects, and no queue",
+        "the embedded service cannot change properties of projects, and has no queue",
         NO_RESOURCE,
         [
             [["DefaultProject"], ["Update", {"odps.sql.timezone": "UTC"}]],

@@ -294,7 +294,7 @@ def changed(
         (1 << 62, 8, 8, 8),
     ],
 )
-def test_buffers_that_overlap_or_leave_the_body_are_refused(buffers: tuple[int, ...]) -> None:
+def test_buffers_that_overlap_or_exceed_the_body_are_refused(buffers: tuple[int, ...]) -> None:
     batch = pa.record_batch({"a": pa.array([1]), "b": pa.array([2])})
     old = pack("<8q", 0, 0, 0, 8, 8, 0, 8, 8)  # two for validity, two for values
     new = pack("<8q", 0, 0, *buffers[:2], 8, 0, *buffers[2:])
@@ -322,7 +322,7 @@ def test_a_column_of_negative_length_is_refused() -> None:
         watch(changed(batch, pack("<qq", 3, 0), pack("<qq", -3, 0)))
 
 
-def test_a_vector_that_leaves_its_message_is_refused() -> None:
+def test_a_vector_that_extends_beyond_its_message_is_refused() -> None:
     batch = pa.record_batch({"a": pa.array([1, 2, 3])})
     with pytest.raises(FramingError, match="outside"):
         watch(changed(batch, pack("<Iqq", 1, 3, 0), pack("<Iqq", 1 << 28, 3, 0)))
@@ -373,7 +373,7 @@ def test_names_that_are_not_utf8_are_refused_at_every_level(schema: pa.Schema) -
 
 def test_a_schema_with_shared_parts_is_refused_if_it_expands_too_much() -> None:
     """Each level refers twice to the next one: 40 levels would be 10^12 fields."""
-    field = pack("<HHHHHHHH", 16, 8, 0, 0, 0, 0, 0, 4)  # a vtable; the children are at 4
+    field = pack("<HHHHHHHH", 16, 8, 0, 0, 0, 0, 0, 4)  # a vtable; the children are at offset 4
     levels = b"".join(pack("<iIIII", 16 + 20 * n, 4, 2, 8, 4) for n in range(40))
     schema = pack("<HHHH", 8, 8, 0, 4) + pack("<iI", 8, 4) + pack("<II", 1, 4 + 16)
     vtable = pack("<HHHHHH", 12, 12, 0, 4, 8, 0) + pack("<iBxxxI", 12, 1, 4 + 8)

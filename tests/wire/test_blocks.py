@@ -130,7 +130,7 @@ def test_truncation_at_every_byte_is_detected_except_after_a_whole_block() -> No
             decode(stored[:size])
 
 
-def test_a_damaged_block_is_named_by_index_and_offset() -> None:
+def test_the_error_names_index_and_offset_of_a_damaged_block() -> None:
     stored = bytearray(encode_blocks(pattern(10 * BLOCK_SIZE)))
     stored[7 * STORED_SIZE + 5] ^= 1
     with pytest.raises(
@@ -144,7 +144,7 @@ def test_a_damaged_block_is_named_by_index_and_offset() -> None:
     assert error.hint
 
 
-def test_a_damaged_block_is_named_across_several_feeds() -> None:
+def test_the_error_names_a_damaged_block_of_several_feeds() -> None:
     stored = bytearray(encode_blocks(pattern(6 * BLOCK_SIZE)))
     stored[4 * STORED_SIZE + 4097] ^= 0x80
     decoder = BlockDecoder()

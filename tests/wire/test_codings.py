@@ -103,7 +103,7 @@ def test_a_zstd_frame_without_its_blocks_fails_the_checksum(step: int) -> None:
 
 
 def test_a_zstd_stream_truncated_before_raw_bytes_is_truncated() -> None:
-    """The bytes that are appended to detect this are not treated as content."""
+    """The bytes that are appended to detect truncation are not treated as content."""
     raw_block = bytes.fromhex("28b52ffd 00 58") + (1000 << 3 | 1).to_bytes(3, "little")
     skippable = bytes.fromhex("5a2a4d18 e8030000")
     for head in (raw_block, skippable):
@@ -151,7 +151,7 @@ def test_each_flipped_bit_of_a_frame_is_detected_or_has_no_effect(name: Compress
             except ProtocolError:
                 pass
             coded[at] ^= 1 << bit
-    assert harmless <= 16  # bits in the frame header that only describe, such as the window size
+    assert harmless <= 16  # bits of the frame header without effect, such as the window size
 
 
 @pytest.mark.parametrize("name", CODED)

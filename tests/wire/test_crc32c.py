@@ -39,7 +39,7 @@ def test_any_buffer_is_accepted(kind: type) -> None:
     assert crc32.crc32(kind(CHECK)) == 0xCBF43926
 
 
-def test_the_crc32c_implementation_is_named_with_its_speed() -> None:
+def test_the_name_of_the_crc32c_implementation_says_whether_it_is_fast() -> None:
     assert crc32c.IMPLEMENTATION.startswith("crc32c ")
     assert ("hardware" in crc32c.IMPLEMENTATION) is crc32c.IS_FAST
     assert crc32.IMPLEMENTATION.startswith("zlib")

@@ -50,7 +50,7 @@ def test_every_code_is_unchanged_by_a_round_trip_in_both_forms(encode: Any, code
     error = error_of(status, encode(code, "what <failed> & why", "20251120-id"))
     assert (error.code, error.status, error.message) == (code, status, "what <failed> & why")
     assert error.request_id == "20251120-id"
-    assert error.hint or type(error) is InvalidRequestError  # its message contains everything
+    assert error.hint or type(error) is InvalidRequestError  # whose message needs no hint
 
 
 def test_both_forms_have_the_elements_that_clients_require() -> None:
@@ -120,7 +120,7 @@ def test_the_tunnel_reports_an_ended_session_as_a_conflict() -> None:
 
 @pytest.mark.parametrize("status", [200, 400, 404, 503])
 def test_a_timeout_of_the_metadata_store_raises_a_server_error(status: int) -> None:
-    """Evidence 162: the Spark connector retries by it (``docs/protocol.md`` section 8.4)."""
+    """Evidence 162: the Spark connector retries such errors (``docs/protocol.md`` section 8.4)."""
     body = json_error("InvalidArgument", "ODPS-0123: OTSTimeout, get partition failed")
     assert type(error_of(status, body)) is ServerFaultError
 
@@ -128,7 +128,7 @@ def test_a_timeout_of_the_metadata_store_raises_a_server_error(status: int) -> N
 @pytest.mark.parametrize("code", [code for code, status in STATUS_OF_CODE.items() if status < 500])
 @ENCODERS
 def test_a_table_name_that_contains_timeout_does_not_hide_the_code(encode: Any, code: str) -> None:
-    """The service repeats the requested name; only these two codes do not say enough."""
+    """Errors repeat the requested name, so only two unspecific codes are searched for the word."""
     error = error_of(400, encode(code, "Table not found: p.otstimeout_log", "1"))
     vague = code in ("InvalidArgument", "InvalidParameter")
     assert (type(error) is ServerFaultError) is vague
@@ -355,7 +355,7 @@ def test_an_error_in_a_content_coding_is_read(status: int, squeeze: Any) -> None
     assert (type(error), error.message) == (NotFoundError, "where is it?")
     assert error_of(status, squeeze(b"<p>Bad Gateway")).message == "Bad Gateway"
     assert len(error_of(status, squeeze(b"x" * 10**7)).message) == 4000
-    assert error_of(status, squeeze(b"it is damaged")[:8]).message  # as text, for any type
+    assert error_of(status, squeeze(b"it is damaged")[:8]).message  # truncated: shown as text
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Layers of a body by its checksums (``docs/protocol.md`` section 6.4), framing, limits."""
+"""Decoding of the layers of a body (``docs/protocol.md`` section 6.4), framing, and limits."""
 
 from contextlib import suppress
 from typing import Any
@@ -76,7 +76,7 @@ def test_every_flipped_bit_of_the_reference_bytes_is_detected_or_has_no_effect(n
                 assert decode(encoding, bytes(body)) == b"hello"
                 harmless.append((at, bit))
             body[at] ^= 1 << bit
-    # Only if the blocks are inside: two bits of the zstd header that do not affect the content.
+    # Two bits of the zstd header have no effect; CRC blocks around it detect every flipped bit.
     assert harmless == ([(4, 4), (4, 5)] if name == "zstd, CRC innermost" else [])
 
 
@@ -135,7 +135,7 @@ def test_a_body_that_is_valid_in_neither_order_raises_an_error_that_names_both()
     assert any("checksum of the first block did not match" in note for note in caught.value.notes)
 
 
-def test_a_damaged_block_is_named_in_either_order() -> None:
+def test_the_error_names_a_damaged_block_in_either_order() -> None:
     stored = bytearray(encode_blocks(pattern(3 * BLOCK_SIZE)))
     stored[4100 + 7] ^= 1
     with pytest.raises(ChecksumError) as caught:

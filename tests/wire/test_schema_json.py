@@ -142,7 +142,7 @@ def test_the_flat_form_is_unchanged_by_a_round_trip(schema: TableSchema) -> None
 @settings(max_examples=40)
 @given(schemas())
 def test_the_nested_form_is_unchanged_by_a_round_trip(schema: TableSchema) -> None:
-    """Except that a bare DECIMAL becomes DECIMAL(38,18)."""
+    """The only change is that a bare DECIMAL becomes DECIMAL(38,18)."""
     full = WriteSchema.of(described(schema))
     found = decode_nested(json.loads(json.dumps(encode_nested(schema))))
     assert found.schema == full.schema
@@ -204,7 +204,7 @@ def test_absent_members_have_defaults_and_unknown_ones_are_ignored() -> None:
     assert found.max_field_size == DEFAULT_MAX_FIELD_SIZE
 
 
-def test_members_without_names_get_those_of_the_protocol() -> None:
+def test_members_without_names_get_the_names_in_the_protocol() -> None:
     inner = {"Type": 4, "ColumnId": 1}
     nested = {
         "DataColumns": [
@@ -231,7 +231,7 @@ def test_members_without_names_get_those_of_the_protocol() -> None:
             {"Type": 19, "SubTypes": [{"Type": 23, "MemberName": "v"}]},
             StructType((StructField("v", PrimitiveType(TypeCode.VARIANT)),)),
         ),
-        # Evidence 154, 155: types whose numbers no source shows, and forms that cannot be read
+        # Evidence 154, 155: numbers without a documented type, and types that cannot be parsed
         ({}, UnknownType("type -1")),
         ({"Type": 24}, UnknownType("type 24")),
         ({"Type": "geometry"}, UnknownType("geometry")),
@@ -270,7 +270,7 @@ def test_a_nested_type_is_decoded_from_its_members(
 def test_a_nested_type_that_is_not_a_number_is_parsed_as_text(
     members: dict[str, Any], expected: object
 ) -> None:
-    """Evidence 154: names of types in place of their numbers, and values that are neither."""
+    """Evidence 154: the value may be the name of a type instead of its number, or neither."""
     found = decode_nested({"DataColumns": [column(MemberName="a", **members)]})
     assert found.schema.columns[0].type == expected
 

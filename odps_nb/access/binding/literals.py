@@ -96,7 +96,7 @@ class Writer:
         )
 
     def _shown(self, instant: int) -> str | None:
-        """Format an instant as local time; return ``None`` if the text would mean another one."""
+        """Format an instant as local time; ``None`` if the text would mean another instant."""
         assert self.timezone is not None
         zone = ZoneInfo(self.timezone)
         seconds, rest = divmod(instant, _SECOND)

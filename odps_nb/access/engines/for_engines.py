@@ -86,7 +86,7 @@ class ForEngines(Instructive):
         ----------
         decimals, dtype_backend
             As for `Scan.to_pandas`. All partitions have the same dtypes, so ``"auto"`` means
-            ``"exact"``. Dask supports arithmetic only with ``"float"``.
+            ``"exact"``. Dask supports arithmetic on DECIMAL columns only with ``"float"``.
 
         Raises
         ------

@@ -1,8 +1,8 @@
 """Converts rows to a polars DataFrame, and a table to a polars LazyFrame.
 
 polars applies its own filters to the rows, because Arrow compares some values differently: in
-polars, NaN is the greatest number, and whether ``is_in`` finds nulls is an option. The filter's
-Arrow form, as far as polars can express it, only decides which rows to read.
+polars, NaN is the greatest number, and whether ``is_in`` finds nulls is an option. The part of the
+filter that polars can express in Arrow only decides which rows to read.
 """
 
 from __future__ import annotations
@@ -71,8 +71,8 @@ def _has_zone(kind: pa.DataType) -> bool:
 class _Unfiltered(TableDataset):
     """A dataset that uses a filter only to skip rows, with times in UTC.
 
-    Times get their zone afterwards, because polars (2.1) shifts a filter on a time in another zone
-    by the zone's offset.
+    Times are converted to their zone afterwards, because polars (2.1) shifts a filter on a time in
+    another zone by the zone's offset.
     """
 
     def _arrow_schema(self, unit: TimeUnit | None = None) -> pa.Schema:
@@ -104,7 +104,7 @@ def _arrow_filter(predicate: Any, dataset: TableDataset) -> pc.Expression | None
 
 
 class _Recorder:
-    """A dataset without rows that keeps the filter that polars passes to it."""
+    """A dataset without rows that records the filter that polars passes to it."""
 
     def __init__(self, schema: pa.Schema) -> None:
         self.schema, self.filter = schema, None

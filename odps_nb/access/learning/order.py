@@ -20,7 +20,7 @@ MAX_CHUNKS = 1_000_000
 """Maximum number of chunks; every worker holds one integer per chunk."""
 SEEDS = 2**32
 """Exclusive upper bound of seeds and epochs."""
-_CHUNKS, _ROWS = 0, 1  # salts of the two permutations
+_CHUNKS, _ROWS = 0, 1  # salts of the permutations of chunks and of rows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +72,7 @@ class EpochOrder:
 
     def _drawn(self, count: int, *salt: int) -> npt.NDArray[np.int64]:
         # RandomState is stable across NumPy versions. A Generator is not (NEP 19), so an epoch
-        # resumed elsewhere could lose or repeat rows.
+        # resumed with another version could lose or repeat rows.
         drawn = np.random.RandomState([self.seed, *salt]).permutation(count)
         return drawn.astype(np.int64, copy=False)
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from odps_nb.schema import TableSchema
 
 Placed = tuple[int, Any]
-"""A sample, preceded by the position of the next sample in the epoch's sequence."""
+"""The position of the next sample in the epoch's sequence, and a sample."""
 Window = tuple[int, pa.Table]
 STEP = 1024
 """Number of rows to convert to Python values at a time."""

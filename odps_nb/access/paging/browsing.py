@@ -94,11 +94,11 @@ class _ScanRows:
     @property
     def columns(self) -> tuple[Column, ...]:
         if self._columns is None:
-            scan, known = self._scan, self._scan._all_columns()  # a session lacks the comments
+            scan, known = self._scan, self._scan._all_columns()  # sessions have no comments
             plan = scan._plan
             named = list(map(known.find, plan.columns or known.names))
             as_they_are = plan.text.mode is not TextMode.BINARY and plan.increment is None
-            # A session checks the names of partitions and columns.
+            # Without a session, the names of partitions and columns would not be checked.
             if scan._session is None and as_they_are and not plan.partitions and None not in named:
                 self._columns = tuple(column for column in named if column is not None)
                 return self._columns

@@ -245,8 +245,8 @@ def partitioned(
 ) -> TableSchema:
     """Return the schema with some columns turned into partition columns.
 
-    Keys of ``partition`` that the data lacks become columns of ``types``, or STRING columns.
-    ``partitioned_by`` defaults to the keys of ``partition``.
+    Keys of ``partition`` that the data lacks become columns with their type in ``types``, or
+    STRING. ``partitioned_by`` defaults to the keys of ``partition``.
     """
     known = {column.name.casefold() for column in columns.columns}
     keys = [key for key, _ in partition]

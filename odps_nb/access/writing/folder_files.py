@@ -95,14 +95,17 @@ class FolderFiles:
             )
         for entry in self._entries(folder):
             path = below + entry.name
+            is_wanted = any(
+                fnmatchcase(path if "/" in pattern else entry.name, pattern)
+                for pattern in self.patterns
+            )
+            if not is_wanted and not _is_folder(entry):
+                continue  # also a link or a broken link, which would raise an error
             status = self._stat(entry, path)
             if stat.S_ISDIR(status.st_mode):
                 if self.recursive:
                     yield from self._walk(folder / entry.name, path + "/", (*above, real))
-            elif any(
-                fnmatchcase(path if "/" in pattern else entry.name, pattern)
-                for pattern in self.patterns
-            ):
+            elif is_wanted:
                 _check_kind(entry.path, path, status)
                 file = os.path.realpath(entry.path) if self.follow_links else f"{real}/{entry.name}"
                 yield FolderFile(
@@ -120,14 +123,23 @@ class FolderFiles:
     def _stat(self, entry: os.DirEntry[str], path: str) -> os.stat_result:
         try:
             if not self.follow_links and entry.is_symlink():
+                other = "remove it" if _is_folder(entry) else "exclude it with pattern="
                 raise ConfigError(
                     f"{path} is a symbolic link",
                     option="follow_links",
-                    hint="pass follow_links=True to write its target, or exclude it with pattern=",
+                    hint=f"pass follow_links=True to write its target, or {other}",
                 )
             return entry.stat()
         except OSError as error:
             raise _unreadable(entry.path, error) from error
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    """Whether this is a folder or a link to one."""
+    try:
+        return entry.is_dir()
+    except OSError:  # e.g. a link to itself
+        return False
 
 
 def _check_kind(file: str, path: str, status: os.stat_result) -> None:

@@ -204,12 +204,11 @@ class OpenWrite(DisplayedText):
         Parameters
         ----------
         streams
-            Receipts, or pairs of id and version, for streams of other processes (by the tunnel:
-            only receipts). They are committed
-            together with the streams opened here. An error is raised if one of the passed streams
-            is not closed. ``None``: commit all closed streams of the session, and silently drop the
-            rows of streams that other processes have not closed. By the tunnel, ``None`` commits
-            only the streams opened here.
+            Receipts, or pairs of id and version, of streams that other processes have closed; a
+            write by the tunnel accepts only receipts. They are committed together with the streams
+            opened here. ``None``: commit all closed streams of the session, and silently drop the
+            rows of streams that other processes have not closed. In a write by the tunnel, ``None``
+            commits only the streams opened here.
 
         Raises
         ------
@@ -319,8 +318,8 @@ def _closed_by_receipts(receipts: Iterable[StreamReceipt | tuple[str, int]]) -> 
     for receipt in receipts:
         if not isinstance(receipt, StreamReceipt):
             raise ArgumentError(
-                f"the stream {receipt[0]!r} was passed as a pair, but the tunnel, by which this "
-                "write is done, does not report whether a stream is closed",
+                f"the stream {receipt[0]!r} was passed as a pair, but this write uses the "
+                "tunnel, which does not report whether a stream is closed",
                 argument="streams",
                 hint="pass the receipts that close() returned in the other processes",
             )

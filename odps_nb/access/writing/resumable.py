@@ -131,7 +131,7 @@ class _Upload:
         return None
 
     def _is_committed(self, ref: WriteSessionRef, noted: Noted) -> bool:
-        """Return whether an earlier call committed its session; resume an open session."""
+        """Return whether an earlier call committed its session; if it is open, resume it."""
         storage = self.table.connection._storage
         try:
             state = fetch_write_state(storage, ref, tracker=self.tracker)

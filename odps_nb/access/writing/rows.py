@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from odps_nb.client.write.operations import StreamReceipt
 
 PARTS_BYTES = 256 * 2**20
-"""Maximum Arrow bytes of the parts that the streams of a write have in memory."""
+"""Maximum Arrow bytes that all streams of a write together buffer in memory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -43,7 +43,7 @@ BLOB_ROWS = 256
 LANE_BYTES = 16 * 2**20
 """Arrow bytes per write stream, if the number of streams is not set."""
 MAX_LANES = 6
-"""Maximum parallel streams by default; a network often limits the speed of each connection."""
+"""Default maximum number of streams; many networks limit the speed of each connection."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -324,7 +324,7 @@ def _slices(
         count = min(step, high - low)
         batch = pa.record_batch({})
         if plain.num_columns:
-            # more than 2 GiB of text in these rows are more than one batch
+            # rows with more than 2 GiB of text would be more than one batch
             batch = plain.slice(low, count).combine_chunks().to_batches()[0]
             count = batch.num_rows
         yield Chunk(

@@ -67,7 +67,7 @@ def as_arrow(data: Any) -> pa.Table | pa.RecordBatchReader:
         return data
     if isinstance(data, pa.RecordBatch):
         return pa.Table.from_batches([data])
-    # An array or a Series also has these interfaces, but is not a table unless it has members.
+    # An array or a Series also has these interfaces, but is a table only if its values are structs.
     kind = type(data).__name__
     if isinstance(data, (pa.Array, pa.ChunkedArray)) and pa.types.is_struct(data.type):
         if data.null_count:

@@ -104,7 +104,7 @@ class CellUploader:
     def _keys(self, chunk: Chunk) -> list[bytes]:
         """Return the distribution key of each row of a primary-key table, otherwise no keys.
 
-        As in pyodps (``TableArrowBlobUploadWriter``), it is an Arrow stream of the key columns.
+        As in pyodps (``TableArrowBlobUploadWriter``), a key is an Arrow stream of the key columns.
         """
         names = {name.casefold() for name in self.stream.schema.key_columns}
         rows = chunk.plain.select(

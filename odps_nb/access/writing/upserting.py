@@ -35,7 +35,7 @@ _FLAG = PrimitiveType(TypeCode.BOOLEAN)
 class Change:
     """An upsert or, with ``only_keys``, a delete, which uses only key and partition columns.
 
-    ``only``: the data's columns in lower case, if the upsert keeps the values of all others.
+    ``only``: the data's columns in lower case, if the upsert keeps all other columns.
     """
 
     keys: tuple[str, ...]
@@ -129,7 +129,7 @@ def _select(data: Any, names: Iterable[str]) -> Any:
 
 
 def _same_columns(data: Any, target: Target, *, index: bool | None) -> tuple[Any, frozenset[str]]:
-    """Return the data as tables, and its column names in lower case; all rows must have them.
+    """Return the data as tables, and its column names (in lower case), equal in all rows.
 
     A row without a column that other rows have would set this column to null.
     """

@@ -24,8 +24,8 @@ from odps_nb.secret import Hidden, Secret
 
 _WHOLE = ("bearer_token", "credential_process", "credentials")
 _ACCOUNT = ("access_id", *_WHOLE)
-"""Settings that identify an account; a key or an STS token alone may be anyone's."""
-OVERRIDDEN = "another source sets it first"
+"""Settings that identify an account; a key or an STS token alone identifies none."""
+OVERRIDDEN = "already set by an earlier source"
 """The reason shown for a setting that an earlier source also has."""
 
 
@@ -34,7 +34,7 @@ class Offer:
     """The settings found in one source.
 
     ``names`` maps settings to the names that the user wrote, for example ``ODPS_ACCESS_ID``.
-    ``problem``: why nothing of this source is used.
+    ``problem``: why none of these settings is used.
     """
 
     source: str
@@ -92,7 +92,7 @@ class SettingsChoice:
         return is_complete(self.settings)
 
     def take(self, offer: Offer) -> None:
-        """Add what can be combined with the earlier offers, and record what was not used."""
+        """Add the settings that can be combined with earlier offers, and record the others."""
         conflict = offer.problem or self._conflict(offer.settings)
         accepted = set() if offer.problem else self._fill(offer.settings, GENERAL_FIELDS)
         if not conflict:
@@ -136,7 +136,7 @@ class SettingsChoice:
         return accepted
 
     def _names_endpoint(self) -> bool:
-        """Whether only the arguments name an endpoint, to which a tunnel may be added."""
+        """Whether only the arguments name an endpoint; a tunnel endpoint may be added to it."""
         return bool(_endpoint(self.said)) and not _endpoint(self._found)
 
     def _take_account(self, offered: Mapping[str, Any]) -> set[str]:
@@ -167,8 +167,9 @@ class SettingsChoice:
 def overridden(base: Mapping[str, Any], said: Mapping[str, Any]) -> Hidden:
     """Return the settings in ``base`` overridden by the arguments ``said``; never mix accounts.
 
-    A new account in the arguments replaces all credentials, and a new endpoint all settings of the
-    place. A key alone is used with the access id in ``base``; the same access id changes nothing.
+    A new account in the arguments replaces all credentials; a new endpoint replaces region, network
+    and tunnel. A key alone is used with the access id in ``base``; with only the same id, the key
+    is kept.
 
     Raises `ConfigError` if the arguments contain a token without its id and key.
     """

@@ -55,7 +55,8 @@ class Profile:
         Replaces the credential fields above: a value such as `odps_nb.AccessKey` or
         `odps_nb.StsToken`, or a function that returns the keys as a mapping.
     tunnel_endpoint
-        Base URL of the Storage API. ``None``: fetched from the service when first needed.
+        Base URL of the Storage API and the tunnel. ``None``: fetched from the service when first
+        needed.
     region
         Region of the service. If set, signature version 4 is used (``docs/protocol.md`` 2.3).
     quota
@@ -304,7 +305,7 @@ class Profile:
 
     @staticmethod
     def _findings(name: str | None) -> list[SourceReport]:
-        """Return what each source of settings has, without values; see `resolve`."""
+        """Return the names of the settings in each source; see `resolve`."""
         _, choice = resolve(name, Hidden(), Hidden(os.environ), everything=True)
         return choice.findings
 
@@ -324,7 +325,7 @@ class Profile:
     def _from_settings(cls, settings: Mapping[str, Any], source: str, name: str | None) -> Profile:
         """Create a profile from another process's settings and the credentials of this process.
 
-        ``source`` is what errors call the settings; ``name`` is the profile to look in, if any.
+        ``source`` describes the settings in errors; ``name`` is the profile to read, if any.
         """
         first = Offer(source, sources.stated(settings))
         return cls._resolved(name, Hidden(), first=first)
@@ -372,7 +373,7 @@ class Profile:
             elif setting.name in SECRET_NAMES:
                 shown.append(f"{setting.name}=<hidden>")
             elif setting.name == "access_id":  # the id alone cannot sign requests
-                start = str(value)[:4] if len(str(value)) > 8 else ""  # may be refused, as no text
+                start = str(value)[:4] if len(str(value)) > 8 else ""  # may not be text
                 shown.append(f"access_id={start + '…'!r}")
             elif value != setting.default:
                 shown.append(f"{setting.name}={value!r}")
@@ -428,7 +429,7 @@ def _checked_url(option: str, url: str) -> str:
     url = url.rstrip("/")
     if option == "tunnel_endpoint" and url.lower().endswith("/api"):
         raise ConfigError(
-            f"tunnel_endpoint {url} ends with /api, as only the address of the service does",
+            f"tunnel_endpoint {url} ends with /api, which is the path of the service only",
             option=option,
             hint="omit tunnel_endpoint (the client requests it from the service), or remove /api",
         )

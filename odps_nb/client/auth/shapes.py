@@ -1,4 +1,4 @@
-"""Refuses credentials that are in the wrong place, before anything is sent.
+"""Rejects credentials that were passed as the wrong setting, before anything is sent.
 
 An access id is sent with each request and may be shown; a key is never sent or shown. If they are
 swapped, the key would be sent as the id.
@@ -17,7 +17,7 @@ _ID = re.compile(r"(LTAI|STS\.|TMP\.)\w*", re.ASCII)
 _KEY = re.compile(r"[A-Za-z0-9]{30}", re.ASCII)
 """The form of the vendor's long-lived access keys."""
 NO_NAME = re.compile(rf"\s*({_ID.pattern}|{_KEY.pattern}|.*://.*)\s*", re.ASCII | re.DOTALL)
-"""A text that is no profile's name, and that may contain a key."""
+"""Matches text that cannot be the name of a profile and may contain a key."""
 _MAX_ID = 24
 """Maximum length of the access id of a long-lived key."""
 _PAIRS = (("access_id", "access_key"), ("app_id", "app_key"))

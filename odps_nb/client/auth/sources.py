@@ -110,7 +110,7 @@ def from_file(name: str | None, environ: Mapping[str, str]) -> tuple[str | None,
 
 
 def _check_name(name: str) -> None:
-    """Raise if an unknown name may be a key, which another error would show."""
+    """Raise an error that hides an unknown name if the name may be a key."""
     if NO_NAME.fullmatch(name):
         raise ConfigError(
             "the text in place of a profile's name looks like an id, a key or a URL",
@@ -174,7 +174,7 @@ def _checked(name: str, table: dict[str, Any], path: Path) -> Hidden:
 
 
 def untrusted(path: Path) -> str:
-    """Return why a file with keys is not used: others can read or change it; or ``""``."""
+    """Return why a file with keys is not used (others can read or change it), or ``""``."""
     if _is_open(path):
         return f"other users of this machine can read it: run chmod 600 {path}"
     return _is_foreign(path) or ""

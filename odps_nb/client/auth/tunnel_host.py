@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from odps_nb.errors import ConfigError
 
 _VENDOR = frozenset({"aliyun.com", "aliyun-inc.com", "alibabacloud.com"})
-"""Domains of the vendor. An endpoint in one may return a Storage API host in another."""
+"""Domains of the vendor; an endpoint in one of them may return a Storage API host in another."""
 _TRANSITION = tuple(map(ipaddress.ip_network, ("64:ff9b::/96", "2002::/16", "2001::/32")))
 """Ranges of IPv6 addresses that embed an IPv4 address, which may be private."""
 _SECOND_LEVEL = frozenset({"com", "co", "net", "org", "gov", "edu", "ac"})

@@ -49,7 +49,7 @@ _OIDC = (
 )
 _URI, _ECS = "ALIBABA_CLOUD_CREDENTIALS_URI", "ALIBABA_CLOUD_ECS_METADATA"
 _PRODUCT = Path("/sys/class/dmi/id/product_name")
-"""Contains ``Alibaba Cloud ECS`` on an instance; cloud-init's DataSourceAliYun reads it, too."""
+"""Contains ``Alibaba Cloud ECS`` on ECS; cloud-init's DataSourceAliYun reads this file, too."""
 
 
 class Fetched:
@@ -82,7 +82,7 @@ def from_alibaba_variables(environ: Mapping[str, str]) -> Offer:
 def from_pyodps_variables(environ: Mapping[str, str]) -> Offer:
     """Return the settings that pyodps, but no other tool, reads from the environment.
 
-    A file of credentials is read again before they expire.
+    A file of credentials is read again before the credentials expire.
     """
     offer = from_variables("environment (pyodps)", _PYODPS, environ)
     for variable, parse in _PYODPS_FILES.items():
@@ -195,7 +195,7 @@ def from_role(environ: Mapping[str, str]) -> Offer:
 def from_pyodps(entry: Any, *, needs_key: bool) -> Hidden:
     """Return a pyodps ``ODPS`` object's settings, without importing pyodps.
 
-    The key is copied, unless the account has a provider of temporary keys, which is asked again.
+    The key is copied; a provider of temporary keys is called whenever new keys are needed.
     """
     account = getattr(entry, "account", None)
     if account is None:
@@ -226,7 +226,7 @@ def from_pyodps(entry: Any, *, needs_key: bool) -> Hidden:
         for name in _KEYS:
             settings.pop(name)
         settings["credentials"] = _of_provider(
-            "the credential provider of the ODPS object", lambda: provider, "ask it for keys"
+            "the credential provider of the ODPS object", lambda: provider, "call it to see why"
         )
     elif settings["access_key"] is None and needs_key:
         if type(account).__name__ != "BearerTokenAccount" or not token:
@@ -259,7 +259,7 @@ def _provider(name: str) -> Any:
 
 @contextlib.contextmanager
 def _without_log(name: str) -> Iterator[None]:
-    """Drop what a logger receives meanwhile: on an error, the library logs requests with tokens."""
+    """Drop a logger's records in the block: on an error, the library logs requests with tokens."""
 
     def drop(_: logging.LogRecord) -> bool:
         return False

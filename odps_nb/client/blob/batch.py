@@ -27,7 +27,7 @@ from odps_nb.wire.frames import BlobData, BlobEnd, BlobEvent, BlobRecord, BlobSt
 
 
 class BlobPart(NamedTuple):
-    """A part of a blob, or a whole small blob; it is a tuple because many are created.
+    """A part of a blob, or a whole small blob; a tuple, because many are created.
 
     ``verified`` is true only in the last part, if the whole blob's checksums and length match.
     """

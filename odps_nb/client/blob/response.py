@@ -38,7 +38,7 @@ def blob_events(
     """Iterate over the events of a body with ``count`` blobs; the caller closes the response."""
     chunks = response.chunks()
     first = next(chunks, b"")
-    if response.request_id is None:  # the service always sends one, also with a blob that is a page
+    if response.request_id is None:  # the service itself always sends an id
         page = find_page(first, str(response.host))
         if page is not None:
             raise page

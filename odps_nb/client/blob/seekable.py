@@ -251,7 +251,7 @@ class SeekableBlob(io.RawIOBase):
                 stream.receive_freely()
             while not self._whole and (goal is None or self._kept.size < goal):
                 self._fetch_piece(stream, goal)
-        except BaseException:  # an interrupt may lose a piece between stream and spool
+        except BaseException:  # an interrupt may lose a piece that is not in the spool yet
             self._drop()
             raise
 

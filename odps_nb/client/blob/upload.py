@@ -75,7 +75,7 @@ class _Source:
     @contextlib.contextmanager
     def _opened(self) -> Iterator[IO[bytes]]:
         if isinstance(self.content, Path):
-            with _told_of(self.content):
+            with _file_errors(self.content):
                 file = open_file(self.content)
             with file:
                 yield file
@@ -98,7 +98,7 @@ def _without_waiting(path: str, flags: int) -> int:
 
 
 @contextlib.contextmanager
-def _told_of(path: Path) -> Iterator[None]:
+def _file_errors(path: Path) -> Iterator[None]:
     """Convert an `OSError` into an `ArgumentError` that names the file."""
     try:
         yield
@@ -119,7 +119,7 @@ def _source(item: BlobItem, files: contextlib.ExitStack) -> _Source:
         return _Source(content=view, start=0, size=len(view), **known)
     if isinstance(content, os.PathLike):
         path = Path(content)
-        with _told_of(path):
+        with _file_errors(path):
             size = path.stat().st_size
         return _Source(content=path, start=0, size=size, **known)
     if not callable(getattr(content, "read", None)):

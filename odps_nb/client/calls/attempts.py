@@ -58,7 +58,7 @@ class Attempts:
     service: str = ""
     """Endpoint of the last request."""
     host: Host | None = None
-    """The host of the current attempt, which notes name."""
+    """The host of the current attempt, which is named in notes on errors."""
     redact: Callable[[OdpsNbError], object] = lambda _: None
     """Hides the client's keys in an error."""
     scope: CancelToken = field(init=False)
@@ -98,7 +98,7 @@ class Attempts:
         self._began = self.clock.monotonic()
 
     def others_progressed(self) -> None:
-        """Restore half of the attempts, because other calls make progress; delays stay long."""
+        """Restore half of the attempts, because other calls make progress; keep the delays."""
         self._failed = min(self._failed, self.policy.max_attempts // 2)
         self._began = self.clock.monotonic()
 
@@ -145,7 +145,7 @@ class Attempts:
         self._attempt_began = self.clock.monotonic()
 
     def waited_for_new_table(self, error: OdpsNbError, left: float | None = None) -> bool:
-        """Wait if the service may not find the new table yet; return whether to send again.
+        """Wait if a new table may be missing temporarily; return whether to send again.
 
         ``left``: the seconds that the caller may still wait.
         """

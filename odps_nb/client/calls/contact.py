@@ -1,4 +1,4 @@
-"""Names the hosts of one client, limits the wait for those that never answered, and adds hints."""
+"""Names the hosts of one client, limits the wait for a first response, and adds hints to errors."""
 
 from __future__ import annotations
 
@@ -32,14 +32,15 @@ if TYPE_CHECKING:
     from odps_nb.wire.signing import Credentials
 
 FIRST_CONNECT = 5.0
-"""Maximum seconds to open a connection to a host that has not answered, by default."""
+"""Default maximum seconds to open a connection to a host that has never responded."""
 FIRST_SILENCE = 10.0
-"""Maximum seconds to wait for the first response of a host, by default."""
+"""Default maximum seconds to wait for the first response of a host."""
 _STORAGE_PATH = "/api/storage/"
 _NO_API_HINT = "check the endpoint: it usually ends with /api, but {endpoint} has no path"
-# Codes that a server without the control plane also sends; the others name a missing object.
 _OF_KEYS = ("Unauthorized", "AuthorizationRequired", "AuthenticationRequestExpired")
 _ARGUMENT = ("InvalidArgument", "InvalidParameter")
+# Codes that may also come from a server without a control plane; other codes name an object.
+
 _VAGUE = frozenset(("NoSuchObject", "NoSuchProject", "InvalidProjectTable", "MethodNotAllowed"))
 
 
@@ -54,7 +55,7 @@ class Contacts:
         self.redactor: ErrorRedactor = ErrorRedactor()
 
     def host(self, endpoint: str) -> Host:
-        """Return the host of an endpoint: the service, or the storage host if it is another one."""
+        """Return the host of an endpoint: the service, or the storage host if it differs."""
         parts = urlsplit(endpoint)
         return Host(
             place=parts.netloc,
@@ -65,7 +66,7 @@ class Contacts:
         )
 
     def note(self, response: HttpResponse, wire: WireRequest) -> None:
-        """Remember that a host has answered."""
+        """Remember that a host has responded."""
         self._answered.add(response.host.place)
         is_control = response.host.role is Role.SERVICE and not _of_storage(wire)
         self._works |= is_control and 200 <= response.status < 300
@@ -76,9 +77,9 @@ class Contacts:
         """Return the seconds to wait for a connection, and for bytes.
 
         Both are short until the host has responded once, unless the user's time-outs exceed the
-        defaults. ``read_timeout``: that of requests that the service may take long to process; it
-        is shortened in proportion. ``streams``: the response is a stream, whose first bytes may
-        take long; the wait for them is not shortened.
+        defaults. ``read_timeout``: the time-out of a request that the service may take long to
+        process; it is shortened in proportion. ``streams``: whether the response is a stream. The
+        wait for its bytes is not shortened, because the first bytes may take long.
         """
         options, default = self._options, ClientOptions()
         connect, silence = options.connect_timeout, options.read_timeout
@@ -170,7 +171,7 @@ class ErrorRedactor:
         self._shown: Hidden = Hidden()  # secret or id -> its replacement
 
     def learn(self, keys: Credentials) -> None:
-        """Register the keys that sign a request; replaced ones stay until the next renewal."""
+        """Register the keys that sign a request; the previous keys stay until the next renewal."""
         if keys != self._keys:
             old, self._pairs = self._pairs, list(_replacements(keys))
             self._keys, self._shown = keys, Hidden([*old, *self._pairs])

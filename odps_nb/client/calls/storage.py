@@ -176,8 +176,8 @@ class StorageClient:
     def _lacks_storage_api(self, error: ServiceError) -> bool:
         """Return whether a refused request of blobs shows that there is no Storage API.
 
-        Unless this is known, a read session of a table that does not exist is requested: a Storage
-        API then reports the missing table.
+        If this is unknown, the client requests a read session of a table that does not exist: a
+        Storage API then reports the missing table.
         """
         if self.transfer.accepted(Transfer.STORAGE) or not refuses_service(error, None):
             return False
@@ -314,7 +314,7 @@ class StorageClient:
 
     @property
     def is_here(self) -> bool:
-        """Whether the Storage API itself, and not just a tunnel to it, runs on this machine."""
+        """Whether the Storage API itself, and not only a forwarded port, is on this machine."""
         host = urlsplit(self._tunnel or "").hostname or ""
         return is_loopback(host) and self.quickest < HERE_SECONDS
 

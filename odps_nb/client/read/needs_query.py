@@ -20,17 +20,17 @@ if TYPE_CHECKING:
 
 @dataclass
 class NeedsQuery(Exception):
-    """Raised inside this package if only a query can read the rows; ``why`` says which object."""
+    """Raised inside this package if only a query can read the rows; ``why`` names the object."""
 
     info: TableInfo
     why: str
 
 
 def require_no_query(storage: StorageClient, plan: ReadPlan, error: OdpsNbError) -> None:
-    """Raise `NeedsQuery` if this is why a service refused the table; sends one request."""
+    """Raise `NeedsQuery` if only a query can read the refused table; sends one request."""
     try:
         info = storage.control(GetTable(table=plan.table))
-    except OdpsNbError:  # the caller raises the refusal
+    except OdpsNbError:  # the caller raises the original error
         return
     check_readable(plan, info, json=True)
 

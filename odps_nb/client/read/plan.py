@@ -110,8 +110,8 @@ class ReadSession:
 
     - ``schema`` is the batches' schema; ``sent``, if set, is the same with text in place of BINARY.
     - ``row_count`` is the number of rows in all splits; with a filter, see ``stored_rows``.
-      The splits may have more rows than ``limit``. ``estimated_size`` is in
-      bytes; the service estimates it or, for the tunnel, the types of the columns.
+      The splits may have more rows than ``limit``. ``estimated_size`` is in bytes, as estimated by
+      the service or, for the tunnel, from the column types.
     - ``expires_at`` is in seconds since the epoch. ``latest_version`` is 0 if unknown.
     - ``filter`` needs the ``hidden`` columns, which are not returned.
     - ``selects``: whether columns were selected. ``columns``: the columns to keep from the stream.

@@ -54,7 +54,7 @@ class Downloads:
     """The download sessions of a read, in the order of their rows.
 
     ``columns``: the data columns that the tunnel sends, in its order. ``all_columns``: whether
-    these are all that it has. ``keys``: the partition columns to append.
+    these are all data columns. ``keys``: the partition columns to append.
     """
 
     parts: tuple[Download, ...] = ()

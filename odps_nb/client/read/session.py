@@ -123,7 +123,7 @@ def _request(plan: ReadPlan, columns: Columns) -> CreateReadSession:
 
 _NO_CHANGES = (
     "create the table with properties={'acid.cdc.mode.enable': True}; it then keeps each change "
-    "for 24 hours, or as the property 'cdc.data.retain.hours' says (1 to 168)"
+    "for 24 hours, or for the hours in the property 'cdc.data.retain.hours' (1 to 168)"
 )
 
 
@@ -285,7 +285,7 @@ def _session(
         count = answer.splits_count
         if plan.increment is not None and answer.split_mode is SplitMode.BUCKET:
             count = len(answer.bucket_ids)
-        splits = tuple(IndexSplit(n) for n in range(_bearable(count)))
+        splits = tuple(IndexSplit(n) for n in range(_within_limit(count)))
     schema = selected(answer.schema, columns.wanted)
     if plan.increment is not None:
         schema = plan.increment.shown(schema)
@@ -321,12 +321,12 @@ def _session(
 def split_ranges(plan: ReadPlan, rows: int, size: int | None) -> tuple[RowRangeSplit, ...]:
     """Divide ``rows`` rows of ``size`` bytes (``None``: unknown) as the plan requires."""
     if plan.splits is not None:
-        return plan_ranges(rows, _bearable(min(rows, plan.splits)))
+        return plan_ranges(rows, _within_limit(min(rows, plan.splits)))
     by_rows = math.ceil(rows / DEFAULT_SPLIT_ROWS)
     split_count = math.ceil(size / _split_bytes(plan)) if size else by_rows
     if _is_free(plan):
         split_count = min(split_count, DEFAULT_SPLITS)
-    return plan_ranges(rows, _bearable(min(rows, split_count)))
+    return plan_ranges(rows, _within_limit(min(rows, split_count)))
 
 
 def _is_free(plan: ReadPlan) -> bool:
@@ -334,7 +334,7 @@ def _is_free(plan: ReadPlan) -> bool:
     return plan.splits is None and plan.split_bytes is None
 
 
-def _bearable(splits: int) -> int:
+def _within_limit(splits: int) -> int:
     if splits > MAX_SPLITS:
         raise ArgumentError(
             f"the read would have {splits:,} splits; the maximum is {MAX_SPLITS:,}",

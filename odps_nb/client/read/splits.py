@@ -331,8 +331,8 @@ def iter_placed(
 ) -> Generator[Placed, None, None]:
     """Iterate over all rows, starting at a position, as batches with their positions.
 
-    Rows before this position are not read. The session's limit is
-    ignored. ``tested`` is as for `iter_split`; several threads call it.
+    Rows before this position are not read, and the session's limit is ignored. ``tested`` is as for
+    `iter_split`; several threads call it.
     """
     cancel = storage.operation(cancel)
     keeper = SessionKeeper(storage, session, tracker=None, cancel=cancel)

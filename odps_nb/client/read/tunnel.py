@@ -2,8 +2,8 @@
 
 A download session is a snapshot of one partition, so a read of several partitions opens one session
 for each, in quick succession: the later ones may include rows that were written in the meantime.
-The service keeps a session for 24 hours, and allows 200 for a table in five minutes (vendor's page
-*Overview of DTS*); if this limit is exceeded, the client waits and retries.
+The service keeps a session for 24 hours, and allows 200 sessions per table in five minutes
+(vendor's page *Overview of DTS*); if this limit is exceeded, the client waits and retries.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Reads by a query what a service cannot: views, external tables, JSON, times beyond nanoseconds.
+"""Reads with a query what a service cannot read: views, external tables, JSON, times out of range.
 
 The read's columns, partitions, condition and limit become a SELECT statement, whose result is the
 snapshot. The client tests the condition on each row again, as in every read.
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 QUERY_PREFIX = "query:"
 """Prefix of the session ids of reads by a query."""
 _SETTINGS = {
-    "odps.sql.allow.fullscan": "true",  # the read names the partitions, or wants all of them
+    "odps.sql.allow.fullscan": "true",  # the query names the partitions, or reads all of them
     "odps.sql.type.system.odps2": "true",
 }
 

@@ -2,7 +2,8 @@ r"""The CSV form of a query's result, for projects that forbid downloads of resu
 
 The control plane keeps at most the first 10,000 rows as text (vendor's page on the instance tunnel;
 pyodps falls back to this form as well). The text has no types, so every column is a STRING. Each
-cell is in double quotes; ``\N`` without quotes is null.
+cell is in double quotes; ``\N`` without quotes is null. The result of a statement such as SHOW or
+DESC is plain text, which no service transfers as rows (pyodps).
 """
 
 from __future__ import annotations
@@ -37,12 +38,19 @@ class TextRows:
         return TableSchema(columns=tuple(Column(name=name, type=_TEXT) for name in names))
 
 
-def fetch_text_rows(storage: StorageClient, instance: SqlInstance) -> TextRows:
-    """Return the rows that the control plane keeps as text; sends one request."""
+def fetch_text_rows(
+    storage: StorageClient, instance: SqlInstance, *, of_query: bool = True
+) -> TextRows:
+    """Return the rows that the control plane keeps as text; sends one request.
+
+    Unless ``of_query``, plain text is returned as lines in a column ``result``.
+    """
     request = GetInstanceResult(project=instance.project, instance_id=instance.instance_id)
     tasks = storage.control(request).tasks
-    texts = [task.text for task in tasks if task.name == instance.task] or [t.text for t in tasks]
-    return TextRows(parse_csv(texts[0] if texts else ""))
+    task = next((one for one in tasks if one.name == instance.task), next(iter(tasks), None))
+    if task is not None and task.text and not of_query and task.format != "csv":
+        return TextRows(pa.table({"result": task.text.splitlines()}))
+    return TextRows(parse_csv("" if task is None else task.text))
 
 
 def parse_csv(text: str) -> pa.Table:

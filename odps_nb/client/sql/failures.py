@@ -112,7 +112,7 @@ def suggest_names(storage: StorageClient, sql: str, error: ServiceError) -> None
 
 
 def _is_value(name: str, sql: str) -> bool:
-    """Whether a name is compared with something, as text without quotes would be."""
+    """Whether a query compares a name with something, so it may be text without quotes."""
     before = r"(?:[=<>]|\blike\b|\bbetween\b|\bin\s*\([^()]*)\s*"
     value = rf"\b{re.escape(name)}\b"
     compared = rf"{before}{value}(?!\s*[.(])|(?<!\.){value}\s*[=<>]"

@@ -64,6 +64,10 @@ PAGE_ROWS = 100_000
 _NO_RIGHT = ("NoPermission", "AccessDenied")
 NO_ROWS = "InstanceTypeNotSupported"
 """Error code for an instance that is not a query (from pyodps)."""
+_LISTS = re.compile(
+    r"(?:\s|--[^\n]*\n|/\*.*?\*/)*(?:show|desc|describe|explain)\b", re.IGNORECASE | re.DOTALL
+)
+"""Statements whose results the tunnel does not transfer (older ones fail with status 500)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +75,7 @@ class ResultSession:
     """A session over a query's result; the server keeps the session for a day.
 
     ``limited``: the service returns at most the first `LIMITED_RESULT_ROWS` rows. ``source`` states
-    where the rows are. ``warning`` states how the result differs from the query's, if it does.
+    where the rows are. ``warning`` states how the rows differ from the query's result, if they do.
     """
 
     instance_id: str
@@ -125,7 +129,8 @@ def open_result(
 ) -> ResultSession:
     """Open a session over a successful query's rows, and wait until it is ready.
 
-    The result of a statement such as ``create table`` has no columns and no rows. If the key may
+    The result of a statement such as ``show tables`` is text (`fetch_text_rows`); that of
+    ``create table`` has no columns and no rows. If the key may
     not read all rows, as in a project with protected data, the session is limited (as in
     pyodps' ``Instance.open_reader``). If the key may download no rows at all, or the connection
     excludes every service that could, the rows are read as text (`fetch_text_rows`).
@@ -144,19 +149,25 @@ def open_result(
     except InvalidRequestError as error:
         if error.code != NO_ROWS:
             raise
-        return ResultSession(
-            instance_id=instance.instance_id,
-            schema=TableSchema(),
-            row_count=0,
-            source=Downloads(),
-        )
+        return _of_statement(storage, instance)
+
+
+def _of_statement(storage: StorageClient, instance: SqlInstance) -> ResultSession:
+    """Return the text of a statement that is not a query, such as SHOW."""
+    source = fetch_text_rows(storage, instance, of_query=False)
+    return ResultSession(
+        instance_id=instance.instance_id,
+        schema=source.schema,
+        row_count=source.rows.num_rows,
+        source=source,
+    )
 
 
 def _chosen(
     choose: Callable[[Mapping[Transfer, Callable[[], ResultSession]]], ResultSession],
     ways: Mapping[Transfer, Callable[..., ResultSession]],
 ) -> ResultSession:
-    """Open a session of the first service; if downloads are forbidden, a limited one."""
+    """Open a session of the first service; if it forbids downloads, open a limited session."""
     try:
         return choose(ways)
     except AccessDeniedError as error:
@@ -191,6 +202,8 @@ def _by_tunnel(
     *,
     limited: bool = False,
 ) -> ResultSession:
+    if _LISTS.match(instance.sql):
+        return _of_statement(storage, instance)
     of = ResultOf(instance.project, instance.instance_id)
     try:
         answer = open_download(storage, of, limited=limited, tracker=tracker, cancel=cancel)

@@ -223,7 +223,7 @@ class WriteSession(ABC):
         """Discard all rows; do nothing if the session no longer exists."""
 
     def _is_done_after_all(self, error: OdpsNbError) -> bool:
-        """Return whether a commit without a response has succeeded, or is prevented."""
+        """Return whether a commit without a response has succeeded; prevent it if possible."""
         return False
 
     @property

@@ -1,8 +1,8 @@
 """Streams of blocks: uploads of the tunnel, and of version 1 of the Storage API.
 
-Each part of a stream is one block with a number. A block that is sent again after a broken
-connection replaces the earlier one (tunnel), or is a new attempt whose predecessor is never
-committed (version 1), so its rows are stored once. See ``docs/protocol.md`` sections 9.4 and 12.
+Each part of a stream is one block with a number. If a block is sent again after a broken
+connection, its rows are still stored once: it replaces the earlier block (tunnel), or the earlier
+block is never committed (version 1). See ``docs/protocol.md`` sections 9.4 and 12.
 """
 
 from __future__ import annotations

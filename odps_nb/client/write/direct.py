@@ -35,7 +35,7 @@ _log = logging.getLogger("odps_nb")
 
 
 class BlockWriteSession(WriteSession):
-    """A write session whose streams upload blocks with numbers of one sequence."""
+    """A write session whose streams upload blocks, numbered in one sequence."""
 
     names_streams = False
     abort_is_certain = False

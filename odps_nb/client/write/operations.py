@@ -67,7 +67,7 @@ class SessionKind(str, Enum):
     ``STORAGE``: a session of the Storage API. ``BLOCKS``: a session of its version 1. ``UPLOAD``:
     an upload session of the tunnel. The others are staging tables (`odps_nb.client.write.staging`),
     whose rows the commit inserts, inserts as a replacement, or merges by key. ``PARTIAL``: the
-    staging table has only some columns, and the merge keeps the others.
+    staging table has only some columns, and the merge keeps the other columns.
     """
 
     STORAGE = "storage"
@@ -109,7 +109,7 @@ class NewSession:
     Parameters
     ----------
     partition
-        The partition to write to; keys that it does not name are columns of the rows.
+        The partition to write to; values of the other partition keys come from the rows.
     overwrite
         Whether the commit replaces rows.
     shared
@@ -118,7 +118,7 @@ class NewSession:
         Whether rows are upserted or deleted by primary key.
     only
         For a partial upsert: the columns of the rows, in lower case. The commit keeps the values of
-        the others.
+        all other columns.
     """
 
     partition: PartitionSpec = PartitionSpec()  # noqa: RUF009  a frozen value

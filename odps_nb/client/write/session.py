@@ -198,8 +198,9 @@ def named_streams(
 ) -> tuple[tuple[str, int], ...]:
     """Return the ids and versions of the streams to name in a commit.
 
-    If there are no streams, an empty one is written to a session of the Storage API. A commit
-    without names would include all streams of the session, even those of failed or late writers.
+    If there are no streams, an empty stream is written to a session of the Storage API, because a
+    commit without names would include all streams of the session, even those of failed or late
+    writers.
     """
     pairs = tuple(
         (stream.stream_id, stream.version) if isinstance(stream, StreamReceipt) else stream

@@ -154,7 +154,7 @@ class StagedWriteSession(WriteSession):
 
 
 def _write_schema(staging: TableSchema) -> WriteSchema:
-    """Return the columns of the rows; the column of a row's number is added by the stream."""
+    """Return the columns of the rows; the stream adds the column with the row number."""
     plain = [c for c in staging.columns if c.name not in (ORDER, OPERATION)]
     keyed = any(column.name == OPERATION for column in staging.columns)
     operation = (_of(OPERATION, TypeCode.TINYINT),) if keyed else ()
@@ -198,7 +198,7 @@ class StagedStream(RowUploads):
         return self
 
     def resume(self) -> NoReturn:
-        """Raise `ConflictError`: blocks do not say which rows they have."""
+        """Raise `ConflictError`: blocks do not state which rows they have."""
         raise not_resumable(self.label)
 
     def _send_part(self, part: RowPart, compression: Compression, attempts: Attempts) -> None:
@@ -262,8 +262,8 @@ def commit_staged(
     """Move the rows of exactly these streams into the table with one statement.
 
     The statement has a unique id that depends only on the session and the streams, so repeating
-    the commit does not run it twice, even after the staging table was dropped. It is repeated after
-    a lost response. The staging table is dropped afterwards.
+    the commit does not run it twice, even after the staging table was dropped. The commit is
+    retried after a lost response. The staging table is dropped afterwards.
     """
     if cancel is not None:
         cancel.check()

@@ -61,7 +61,7 @@ class WriteStream(RowUploads):
     def start(self) -> WriteStream:
         """Create the stream on the server."""
         answer = self._call(CreateWriteStream(exactly_once=True, **self._named()))
-        return self._stands(answer, answer.row_offset or 0)
+        return self._opened_at(answer, answer.row_offset or 0)
 
     def resume(self) -> WriteStream:
         """Resume a stream that was not closed.
@@ -77,9 +77,9 @@ class WriteStream(RowUploads):
                 code="UnknownRowOffset",
                 hint="open a higher version of the stream and write all of its rows again",
             )
-        return self._stands(answer, offset)
+        return self._opened_at(answer, offset)
 
-    def _stands(self, answer: WriteStreamAnswer, offset: int) -> WriteStream:
+    def _opened_at(self, answer: WriteStreamAnswer, offset: int) -> WriteStream:
         self.schema: WriteSchema = answer.schema
         self._table_id, self._schema_version = answer.table_id, answer.schema_version
         self._access_token = answer.access_token

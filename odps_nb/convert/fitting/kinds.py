@@ -34,7 +34,7 @@ def is_missing(value: Any) -> bool:
 
 
 def unwrapped(value: Any) -> Any:
-    """Return the value of an Arrow scalar of a dictionary, of runs or of an extension type."""
+    """Return the value of an Arrow scalar of a dictionary, run-end encoded or extension type."""
     while isinstance(value, (pa.DictionaryScalar, pa.ExtensionScalar, pa.RunEndEncodedScalar)):
         value = plain_scalar(value) if isinstance(value, pa.ExtensionScalar) else value.value
     return value

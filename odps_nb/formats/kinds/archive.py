@@ -95,5 +95,5 @@ KIND = Kind(
     recognise=_recognise,
     precedence=BINARIES + 20,  # tried late: tar has no signature before byte 257
     limit=8 * MIB,
-    head=MIB,  # usually contains the first samples of a tar
+    head=MIB,  # this part of a tar usually contains the first samples
 )

@@ -90,7 +90,7 @@ _PICKLE = Format(
     "pickle",
     aliases=("application/x-python-pickle", "application/python-pickle"),
 )
-# formats that more than their first bytes identify
+# formats that cannot be identified by their first bytes alone
 _MARKED: Final = tuple(
     (format, re.compile(pattern, re.DOTALL))
     for format, pattern in (

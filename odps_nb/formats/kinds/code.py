@@ -1,6 +1,6 @@
 """Source code and Markdown: the first lines with syntax highlighting; never rendered.
 
-A language is recognised by typical line beginnings. A file with too few of these is treated as
+A language is recognised by typical line beginnings. A file with too few such lines is treated as
 plain text.
 """
 
@@ -33,7 +33,7 @@ _MARKDOWN = _language("text/markdown", "Markdown", "text/x-markdown")
 _RST_TEXT = _language(
     "text/x-rst", "reStructuredText", "text/prs.fallenstein.rst", "text/restructured"
 )
-# for each language: a pattern for the #! line, and one for typical lines (two must match)
+# for each language: a pattern for the #! line, and one for typical lines (two lines must match)
 _LANGUAGES: Final = (
     (
         _language("text/x-python", "Python", "application/x-python", "text/x-script.python"),
@@ -109,7 +109,7 @@ _RST: Final = re.compile(
 _NO_TITLE: Final = ("#", "`", "---", '"', "'", 'r"')
 # assignments, as in programs and settings, but not in prose
 _SETTING: Final = re.compile(r"^\w+ = (?:[\[({'\"\d]|True\b|False\b|None\b)", re.MULTILINE)
-# a header field (RFC 5322) of a message or of package metadata; the body may be anything
+# a header field (RFC 5322) of a message or of package metadata; the body may contain any text
 _FIELD: Final = re.compile(r"[A-Z][A-Za-z-]*: \S")
 # a decorator, or the name of a FASTQ sequence; different names count as one kind of mark
 _WORD: Final = re.compile(r"^@\S*")
@@ -130,7 +130,7 @@ _BY_ENDING: Final = {
     **dict.fromkeys((".js", ".mjs", ".ts", ".jsx", ".tsx"), "JavaScript"),
     **{".sh": "Shell", ".sql": "SQL", ".java": "Java", ".go": "Go", ".rs": "Rust", ".c": "C"},
 }
-# languages that share marks with others, but are not recognised
+# endings of languages that are not recognised, although their text has marks of other languages
 _MARKDOWN_ENDINGS: Final = (".md", ".markdown")
 _OTHERS: Final = (
     ".cs",
@@ -196,7 +196,7 @@ def _recognise(head: Head) -> Format | None:
 
 
 def _by_marks(text: str, lines: list[str], ending: str) -> Format | None:
-    """Return the language of the file's ending if a mark fits it, else the one with most marks."""
+    """Return the language of ``ending`` if a mark fits it, else the language with most marks."""
     counts = [
         (
             len(

@@ -85,7 +85,7 @@ def _box(body: Html, size: Size, name: str) -> Html:
 
 
 def _turns(record: Any) -> list[tuple[str, str]]:
-    """Return the roles and texts of a conversation; none if the record has no messages."""
+    """Return the roles and texts of a conversation; an empty list if there are no messages."""
     fields = record if isinstance(record, dict) else {}
     messages = fields.get("messages") or fields.get("conversations")
     return [

@@ -1,8 +1,8 @@
 """HTML and XML as escaped source; HTML drawn in a sandbox on request.
 
-Before rendering, a page is rebuilt without links, forms and scripts (`parsers.page`). It is drawn
-in a frame with an empty ``sandbox`` and its own content security policy. The folded source stays
-below, because a notebook that is reopened untrusted loses the frame.
+Before rendering, a page is rebuilt without links, forms and scripts (`parsers.page`). The page is
+drawn in a frame with an empty ``sandbox`` and its own content security policy. The folded source
+stays below the frame, because a notebook that is reopened untrusted loses the frame.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ _SEPARATED: Final = {"\t": _TSV, HIVE: _HIVE, BLANKS: _COLUMNS}
 
 def _recognise(head: Head) -> Format | None:
     if head.text.startswith("#!"):
-        return None  # a program, not a table below a comment
+        return None  # the text is a program, not a table below a comment
     form = form_of(head.text, whole=head.whole, file_name=head.name)
     return None if form is None else _SEPARATED.get(form.separator, _CSV)
 

@@ -142,7 +142,7 @@ def _tar(data: bytes, *, whole: bool) -> _Found:
 
 
 def _unpack(data: bytes, label: str) -> tuple[bytes, bool]:
-    """Decompress up to `MAX_UNPACKED` bytes; also return whether there is more or a valid end."""
+    """Decompress up to `MAX_UNPACKED` bytes; also return if more follows or the end is valid."""
     unpacker: Any
     if label == "gzip":
         unpacker = zlib.decompressobj(wbits=31)

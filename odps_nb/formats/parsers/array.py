@@ -1,4 +1,4 @@
-"""NumPy arrays: shape, type and first values. ``numpy.load`` is not used, since it may unpickle."""
+"""NumPy arrays: shape, type and first values. Avoids ``numpy.load``, which may unpickle objects."""
 
 from __future__ import annotations
 

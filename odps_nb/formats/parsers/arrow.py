@@ -57,7 +57,7 @@ def first_rows(
 def _bytes_of(batch: pa.RecordBatch) -> Iterator[tuple[str, list[tuple[str, bytes]]]]:
     """Yield the binary columns, and those whose values contain a binary field, such as images.
 
-    The name of a value is its ``path``, as Hugging Face writes it, or its row.
+    The name of a value is its field ``path``, which Hugging Face writes, or its row.
     """
     for field, column in zip(batch.schema, batch.columns, strict=True):
         inner = list(field.type) if pa.types.is_struct(field.type) else [field.with_name("")]

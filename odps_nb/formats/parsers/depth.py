@@ -71,7 +71,7 @@ def _marks(image: Image.Image, values: np.ndarray[Any, Any]) -> list[float]:
 def grey(values: Any, low: float | None = None, high: float | None = None) -> Image.Image:
     """Convert a 2-D array to grey levels; ``low`` is black, ``high`` is white.
 
-    They default to the minimum and maximum; NaN is black.
+    By default, these are the minimum and the maximum. NaN is black.
     """
     try:
         from PIL import Image

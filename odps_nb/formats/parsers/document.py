@@ -1,6 +1,6 @@
 """Documents (Word, PowerPoint, OpenDocument, EPUB): title, author, first lines, counts.
 
-All are ZIP files with XML inside (ECMA-376 part 2, OpenDocument 1.3 part 2, EPUB 3.3). Only the
+They are ZIP files with XML inside (ECMA-376 part 2, OpenDocument 1.3 part 2, EPUB 3.3). Only the
 required parts are decompressed, up to `MAX_UNPACKED` bytes in total; links are never followed.
 """
 

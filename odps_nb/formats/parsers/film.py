@@ -65,7 +65,7 @@ def _is_cover(film: VideoStream) -> bool:
 
 
 def _poster(container: InputContainer, film: VideoStream, *, whole: bool) -> Image.Image:
-    """Return the first frame, or a later one that is not blank if the first one is."""
+    """Return the first frame or, if it is blank, a later frame that is not blank."""
     film.codec_context.thread_count = 1
     film.codec_context.options = {"max_pixels": str(MAX_PIXELS)}
     first = _next_frame(container, film)
@@ -78,7 +78,7 @@ def _poster(container: InputContainer, film: VideoStream, *, whole: bool) -> Ima
             after = 0.0
             if whole and container.duration:
                 position = container.duration * part // _LATER
-                container.seek(position)  # seeks to the key frame before it
+                container.seek(position)  # seeks to the key frame before this position
                 after = position / 1_000_000
             frame = _next_frame(container, film, after=after, skip=0 if whole else _SKIPPED)
             if frame is not None and not _is_blank(frame):

@@ -74,7 +74,7 @@ def _name(part: Message) -> str:
 def _decoded(value: object, encoding: str = "utf-8") -> str:
     """Return a field on one line, with encoded words (RFC 2047) decoded if possible.
 
-    ``encoding`` is that of bytes outside of ASCII (RFC 6532), which state none.
+    ``encoding`` applies to bytes outside of ASCII (RFC 6532), which do not state their encoding.
     """
     if isinstance(value, Header):
         parts = (part for part, _ in decode_header(value))

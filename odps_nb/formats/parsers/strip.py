@@ -34,7 +34,7 @@ Parts = Callable[[], Iterable[tuple[str, bytes]]]
 
 
 def samples(parts: Parts, size: Size) -> tuple[dict[str, Any], bytes]:
-    """Return a picture of the first pictures; else ``sounds`` and the bytes to play; else neither.
+    """Return one picture that shows the first pictures, or else ``sounds`` and the bytes to play.
 
     A sound has a name, facts, a media type and the number of its bytes to play, 0 for large sounds.
     """
@@ -49,7 +49,7 @@ def samples(parts: Parts, size: Size) -> tuple[dict[str, Any], bytes]:
         playable = data if len(played) + len(data) <= _PLAYED else b""
         try:
             facts = " · ".join(stated(data, mime, len(data)))
-        except Exception as error:  # noqa: BLE001  # a damaged sample; FFmpeg may raise anything
+        except Exception as error:  # noqa: BLE001  # a damaged sample; FFmpeg may raise any error
             facts, playable = refusal_of(error), b""
         sounds.append([name[:_LONGEST], facts, mime, str(len(playable))])
         played += playable

@@ -1,7 +1,7 @@
 """GGUF model files: the names, types and shapes of tensors, or the settings before them.
 
 The GGUF specification of ggml describes the layout: counts of tensors and settings, the settings
-(key, type, value), then the tensors (name, dimensions, type, offset). A file is read in part.
+(key, type, value), then the tensors (name, dimensions, type, offset). Only part of a file is read.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class _Reader:
 
     def tensor(self) -> tuple[str, str, list[int]]:
         name, sizes = self.text(), self.number("I")
-        shape = [self.number("Q") for _ in range(sizes)][::-1]  # the fastest one is stored first
+        shape = [self.number("Q") for _ in range(sizes)][::-1]  # the innermost one is stored first
         kind = self.number("I")
         self.number("Q")
         return name, _TYPES.get(kind, str(kind)), shape

@@ -165,7 +165,7 @@ def output_schema(table: StoredTable, request: CreateReadSession) -> TableSchema
     schema, keys = table.schema, set(table.partition_keys)
     data = [find_column(schema, name) for name in request.data_columns]
     parts = [find_column(schema, name) for name in request.partition_columns]
-    # partition keys that are requested as data columns are returned too
+    # also return the partition keys that are requested as data columns
     parts += [c for c in data if c.name in keys and c not in parts]
     data = [c for c in data if c.name not in keys]
     if strangers := [c.name for c in parts if c.name not in keys]:
@@ -238,7 +238,7 @@ def cut_ranges(segments: Sequence[Segment], request: CreateReadSession) -> list[
 
 
 def seek(files: Sequence[ScanFile], offset: int) -> tuple[int, int]:
-    """For the file of kept row ``offset``, return the numbers of its first stored and kept row."""
+    """Return how many stored and kept rows precede the file that contains kept row ``offset``."""
     start = before = 0
     for file in files:
         if before + (file.kept or 0) > offset:

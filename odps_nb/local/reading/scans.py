@@ -37,7 +37,7 @@ class ScanFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScanPlan:
-    """What a stream reads; ``predicate`` is evaluated for each block of ``block_rows`` rows.
+    """The input of a stream; ``predicate`` is evaluated for each block of ``block_rows`` rows.
 
     ``stored`` maps columns to their names in the files, where these differ.
     """

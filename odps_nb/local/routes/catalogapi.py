@@ -174,7 +174,7 @@ class CatalogRoutes:
         return facts
 
     def _update(self, context: RequestContext) -> Response:
-        """Set comments and lifecycle, append columns, and drop NOT NULL, as the body says."""
+        """Set comments and lifecycle, append columns, and drop NOT NULL, as the body requests."""
         table, body = self._named(context), parse_json_object(context.wire.body or b"", "table")
         if table.view is not None:
             raise errors.invalid(f"{table.name} is a view, not a table")
@@ -183,7 +183,7 @@ class CatalogRoutes:
             raise errors.conflict(message, "EtagMismatch")
         now = self._table_facts(table)
         for key in body.keys() - {"etag", "description", "tableSchema", "expirationOptions"}:
-            # clients return what they have read; times and sizes change meanwhile
+            # clients send back all members that they have read; times and sizes may be outdated
             if not key.endswith(("Time", "Bytes")) and (body[key] or None) != (
                 now.get(key) or None
             ):
@@ -205,7 +205,7 @@ class CatalogRoutes:
     # -- search -------------------------------------------------------------------------------
 
     def _search(self, context: RequestContext) -> Response:
-        """Return the tables (``type=TABLE``) or schemas that satisfy all terms of the query."""
+        """Return the tables that satisfy all terms of the query, including ``type=TABLE``."""
         terms = [term.strip() for term in context.params.get("query", "").split(",")]
         parsed = [re.fullmatch(r"(name|description):(.*)|(type|project)=(.+)", t) for t in terms]
         if unknown := [term for term, match in zip(terms, parsed, strict=True) if match is None]:

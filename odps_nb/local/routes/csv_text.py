@@ -29,7 +29,7 @@ def _cell(value: str | None) -> str:
 def _texts(array: pa.Array) -> list[str | None]:
     if pa.types.is_timestamp(array.type):
         return [None if v is None else _moment(v, array.type.unit) for v in array]
-    if pa.types.is_date(array.type):  # also of the year 0, which Python lacks
+    if pa.types.is_date(array.type):  # Arrow supports the year 0; Python does not
         array = array.cast(pa.string())
     values = array.view(as_bytes(array.type)).to_pylist()  # a STRING may contain any bytes
     if pa.types.is_nested(array.type):

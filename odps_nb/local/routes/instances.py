@@ -96,7 +96,7 @@ class InstanceRoutes:
     def _summary(self, context: RequestContext) -> Response:
         """Handle ``get_task_summary`` with the run time and the numbers of rows.
 
-        JDBC's ``executeUpdate`` returns the sum of the first numbers of ``Outputs``.
+        JDBC's ``executeUpdate`` returns the sum of the first numbers (row counts) of ``Outputs``.
         """
         job = self._service.instances.get(context.path["project"], context.path["instance"])
         document = {}
@@ -143,7 +143,7 @@ class InstanceRoutes:
             ending=MCQA if context.is_mcqa else "",
         )
         location = f"{context.base}/api/projects/{call.project}/instances"
-        # a MaxQA client takes the result from the status
+        # a MaxQA client reads the result from the status
         result = self._result(instance) if instance.is_over and not context.is_mcqa else None
         content, headers = control.SubmittedInstance(
             instance_id=instance.instance_id, result=result
@@ -212,7 +212,7 @@ class InstanceRoutes:
 
 
 def _descriptor(instance: Instance) -> str:
-    """Return the JSON that tells whether a job is a query, and its columns."""
+    """Return JSON that states whether a job is a query and describes the result's columns."""
     if not (instance.schema.columns and instance.is_query):
         return json.dumps({"IsSelect": False})
     columns = [{"Name": column.name, "Type": str(column.type)} for column in instance.schema]

@@ -100,8 +100,8 @@ class ProjectRoutes:
     def _schemas(self, context: RequestContext) -> Response:
         project, catalog = context.path["project"], self._service.catalog
         if not catalog.has_schemas(project):
-            # pyodps then sends SHOW SCHEMAS; the text is that of its InternalServerErrors, which
-            # other clients look for (aliyun/dbt-maxcompute, "is not 3-tier model project")
+            # After this error, pyodps sends SHOW SCHEMAS. Other clients check for the text of the
+            # message (aliyun/dbt-maxcompute, "is not 3-tier model project").
             message = f"Project {project} is not 3-tier model project."
             raise errors.invalid(message, code="InvalidParameter")
         owner = self._service.owner

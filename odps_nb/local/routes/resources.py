@@ -113,7 +113,7 @@ class ResourceRoutes:
         if kind == "table" and not source:
             raise errors.invalid("the header x-odps-copy-table-source names no table")
         if kind == "table" and "." not in source.partition(" partition(")[0]:
-            # clients of both languages need the full name
+            # the Python and Java clients need the full name
             inside = () if named.schema == DEFAULT_SCHEMA else (named.schema,)
             source = ".".join((named.project, *inside, source))
         return Resource(

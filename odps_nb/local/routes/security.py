@@ -1,4 +1,4 @@
-"""Routes of users, roles, grants and permissions, as far as the service has them.
+"""Routes of the supported requests about users, roles, grants and permissions.
 
 The service's rights come from its credentials file (``odps_nb.local.rights``), so no request
 changes them. Users are the access keys; there are no roles.
@@ -22,7 +22,7 @@ from odps_nb.local.service import Service
 from odps_nb.wire.xml_text import DECLARATION, child_text, element, parse_xml
 
 _PROJECT = "/projects/{project}"
-#: Actions on a project and on its tables that each right permits, besides those of lower rights
+#: Actions on a project and on its tables that each right permits in addition to lower rights
 #: (names: odps-sdk-core, ``CheckPermissionConstants.ActionType``).
 ACTIONS: dict[Right, tuple[tuple[str, ...], tuple[str, ...]]] = {
     Right.QUERY: (("Read", "List", "CreateInstance"), ("Describe", "Select")),
@@ -69,12 +69,12 @@ class SecurityRoutes:
             case ["show", "grants", "for", _] | ["show", "grants", "for", "user", _]:
                 return self._grants(context, words[-1])
         raise errors.invalid(
-            f"the embedded service does not support {query[:80]!r}; it takes rights from its "
+            f"the embedded service does not support {query[:80]!r}; it reads rights from its "
             "credentials file, and answers only WHOAMI and SHOW GRANTS"
         )
 
     def _grants(self, context: RequestContext, user: str) -> Response:
-        """Return grants as the service does: an empty ``Effect`` allows (see the MCP server)."""
+        """Return grants in the service's form: an empty ``Effect`` means Allow (MCP server)."""
         self._require_user(context, user)
         project = context.path["project"]
         grants = []

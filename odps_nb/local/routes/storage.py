@@ -339,7 +339,7 @@ class StorageActions:
 def _write_schema(session: StoredWriteSession) -> WriteSchema:
     """Return the columns of the session's rows: data columns, then dynamic partition keys.
 
-    The system column of a primary-key table is listed with them too, where Java expects it.
+    The list includes the system column of a primary-key table, because Java expects it there.
     """
     table = session.table
     fixed = {key for key, _ in session.spec}

@@ -1,7 +1,7 @@
 """Version 1 of the Storage API (``docs/protocol.md`` section 12).
 
 Read sessions are those of the newer versions. In a write session, each attempt to upload a block is
-a stream, which its commit message names.
+a stream, and the commit message of the attempt names the stream.
 """
 
 from __future__ import annotations

@@ -180,7 +180,7 @@ class Surface:
 
 def error_document(status: int, code: str, message: str, request_id: str, *, xml: bool) -> Response:
     """Return an error as an XML or JSON document."""
-    if xml and code == "NoSuchTable":  # `OdpsExceptionTest` of the Java SDK; the text has a number
+    if xml and code == "NoSuchTable":  # Java SDK, `OdpsExceptionTest`; the text has a number
         code = "NoSuchObject"
     content = (encode_error_xml if xml else encode_error_json)(code, message, request_id)
     media = "application/xml" if xml else "application/json"

@@ -87,7 +87,7 @@ class TableRoutes:
         table = self._service.catalog.table(requested)
         segments = self._service.snapshots.visible(table)
         view, materialized = table.view, table.materialized
-        name = replace(table.name, table=requested.table)  # pyodps adopts the spelling
+        name = replace(table.name, table=requested.table)  # pyodps uses the returned spelling
         if not self._service.catalog.has_schemas(table.name.project):
             name = replace(name, schema=None)
         return control.TableInfo(

@@ -235,8 +235,8 @@ def _row_range(params: dict[str, str]) -> tuple[int, int]:
 def _columns(params: dict[str, str], schema: TableSchema) -> tuple[Column, ...]:
     """Return the requested columns in the order of the stream's fields.
 
-    Rows number their fields in the requested order (record readers of pyodps and Java); Arrow
-    streams keep the order of the table (Arrow reader of pyodps).
+    Row streams have the requested order (record readers of pyodps and Java). Arrow streams have
+    the order of the table (Arrow reader of pyodps).
     """
     names = [name for name in params.get("columns", "").split(",") if name]
     if not names:
@@ -344,7 +344,7 @@ class TunnelStreams:
 def _check_schema(table: StoredTable, context: RequestContext) -> None:
     """Raise 404 for a schema version that the table never had, or that is not the latest.
 
-    On this code, stock clients read the latest version and retry.
+    After this error, stock clients read the latest version and retry.
     """
     requested, latest = context.params.get("schema_version"), str(table.schema_version)
     must_be_latest = context.params.get("check_latest_schema", "").lower() == "true"

@@ -1,7 +1,7 @@
 """Upsert sessions of the tunnel, for tables with a primary key (``docs/protocol.md`` section 9.4).
 
 A session is a write session in which each bucket is a stream. The client chooses a row's bucket by
-a hash of its key, so the order of a key's rows is that of its bucket's uploads.
+a hash of its key, so the rows of a key are applied in the order of its bucket's uploads.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ def counted(context: RequestContext, batches: Iterator[pa.RecordBatch]) -> Itera
 
 
 def _stored(table: StoredTable, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield uploaded rows as stored parts have them; raise 400 for wrong operations or updates."""
+    """Yield uploaded rows with the columns of stored parts; raise 400 for invalid operations."""
     enabled = table.properties.get(PARTIAL, "").lower() == "true"
     for batch in batches:
         operations = batch.column(OPERATION.name)
@@ -152,7 +152,7 @@ def _buckets(table: StoredTable) -> int:
 
 
 def _schema_json(table: StoredTable) -> dict[str, Any]:
-    """Return the schema with the places of the columns, which Java writes to ``__value_cols``."""
+    """Return the schema with column positions, which Java writes to ``__value_cols``."""
     schema = schema_json(table.schema)
     columns = [column | {"column_id": n} for n, column in enumerate(schema["columns"])]
     return schema | {"columns": columns}

@@ -150,8 +150,8 @@ def _add_forms(parser: argparse.ArgumentParser) -> None:
         "--services",
         default=",".join(SERVICES),
         metavar="NAMES",
-        help="transfer services that exist, separated by commas; the others refuse all requests as"
-        " --form refusal=... says (default: %(default)s)",
+        help="transfer services that exist, separated by commas; the others refuse all requests in"
+        " the form that --form refusal=... selects (default: %(default)s)",
     )
     parser.add_argument(
         "--form",

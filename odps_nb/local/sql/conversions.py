@@ -2,7 +2,7 @@
 
 Number literals with a decimal point are DOUBLE, a cast to an integer truncates, and averages and
 quotients of DECIMAL are DECIMAL. Sources: the vendor's manual, *Data type conversion*, *DECIMAL
-data type* and *AVG*. `session_times` converts times, except inserted ones.
+data type* and *AVG*. `session_times` converts times, except inserted times.
 
 Inserted constants are parsed as the type of their column. Other inserted times are converted in
 the session's time zone. For a TIMESTAMP_NTZ, DATE or text column, an instant becomes a local time.
@@ -87,7 +87,7 @@ def check_casts(query: Any, types: Types) -> None:
 
 
 def _is_unixtime(source: str, target: str) -> bool:
-    """Whether a cast reads seconds since 1970 (pyodps, live test of SQLAlchemy)."""
+    """Whether a cast converts seconds since 1970 to a time (pyodps, live test of SQLAlchemy)."""
     return source in _WHOLE and target == "TIMESTAMP"
 
 
@@ -114,7 +114,7 @@ def convert(query: Any, types: Types, *, exact_values: bool = False) -> None:
 
 
 def _keep_texts(node: Any, types: Types) -> None:
-    """Cast text constants beside numbers to STRING; DuckDB would round them to whole numbers."""
+    """Cast text beside numbers in arrays, CASE or VALUES to STRING; DuckDB would round it."""
     columns: list[Any] = [node.expressions] if isinstance(node, exp.Array) else [choices(node)]
     if isinstance(node, exp.Values):
         columns = list(zip(*(row.expressions for row in node.expressions), strict=False))
@@ -226,7 +226,7 @@ def _average(node: Any, types: Types) -> None:
 
 
 def _cast(node: Any, types: Types) -> None:
-    """Truncate where DuckDB would round, and use DuckDB's types for DATETIME and DECIMAL."""
+    """Rewrite a cast by MaxCompute's rules; for example, truncate where DuckDB would round."""
     target, source = node.to, types.name(node.this)
     function = ""
     if target.is_type("decimal") and not target.expressions:
@@ -301,7 +301,7 @@ _DIGITS = 38
 
 
 def fit_constants(query: Any, into: Sequence[TypeCode], *, exact: bool = False) -> None:
-    """Cast inserted time constants to their column types; with ``exact``, numbers to DECIMAL."""
+    """Cast inserted time constants to the column types and, with ``exact``, numbers to DECIMAL."""
     kinds = exp.DataType.Type
     for row in _rows(query):
         for value, code in zip(row, into, strict=False):

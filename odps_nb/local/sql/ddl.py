@@ -94,7 +94,7 @@ class Place:
 
 
 def changed_table(catalog: Catalog, place: Place, written: Name, *kinds: TableKind) -> StoredTable:
-    """Return the object to change; raise 400 if it is none of ``kinds`` (by default, a table)."""
+    """Return the object to change; raise 400 if its kind is not in ``kinds`` (default: table)."""
     table = place.named(catalog, written, Right.WRITE)
     if table.kind not in (kinds or ("table",)):
         expected = kinds[0] if kinds else "table"
@@ -195,7 +195,7 @@ class Definitions:
         check_decimals(TableSchema(columns=added), settings)
         if added:
             schema = replace(table.schema, columns=(*table.schema.columns, *added))
-            # a name that is new to the files, which may have columns that were dropped or renamed
+            # use new names in the files, which may still contain dropped or renamed columns
             names = {c.name: f"{c.name}:{table.schema_version + 1}" for c in added}
             self._catalog.change_schema(table, schema, {**table.stored, **names})
 
@@ -219,7 +219,7 @@ class Definitions:
         if table is None and statement.if_exists:
             return
         kinds: tuple[TableKind, ...] = (statement.kind,)
-        if statement.kind == "view":  # so dbt-maxcompute and pyodps drop materialized views, too
+        if statement.kind == "view":  # dbt-maxcompute and pyodps also drop materialized views
             kinds += ("materialized view",)
         dropped = changed_table(self._catalog, place, statement.name, *kinds)
         self._snapshots.drop_table(dropped)

@@ -132,7 +132,7 @@ def _durations(array: pa.Array) -> pa.Array:
 class StoredRows:
     """Visible rows of a table: Parquet files, each with a condition that all its rows satisfy.
 
-    Rows that no file has are in ``held``.
+    Rows that are in no file are in ``held``.
 
     A condition is a `pyarrow.compute.Expression` on partition columns, or ``None``. ``mixed``
     means that some TIMESTAMPs need nanoseconds and others microseconds. ``stored`` maps columns to

@@ -1,12 +1,12 @@
-"""Lists the functions that the embedded service's SQL supports; all others are refused by name.
+"""Lists the functions that the embedded service's SQL supports; all others raise an error.
 
-Each line names how functions run and what they return, then the functions. How:
+Each line states how functions run and what they return, followed by their names. How they run:
 
 - ``parser``: sqlglot translates the call to DuckDB
 - ``macro``: the macro ``mc_<name>`` of `macros`
 - ``rule``: code in `functions`, `rewrites` or `query` rewrites the call
 
-The result is a type, ``1`` for the type of the first argument, or ``-`` if it depends on more.
+What they return: a type, ``1`` for the type of the first argument, or ``-`` for any other rule.
 Source: the vendor's page of each function. `tests.local.sql.function_examples` has their examples.
 """
 

@@ -39,7 +39,7 @@ def maxcompute_dialect() -> Any:
     builders = {key: make for key, make in hive.FUNCTIONS.items() if key in by_parser}
     builders |= _rules(hive.FUNCTIONS)
     attributes = {
-        # STRUCT numbers all fields without an alias, even columns (manual: STRUCT)
+        # STRUCT names fields without an alias col1, col2, …, even columns (manual)
         "_to_prop_eq": lambda _, value, index: _field(f"col{index + 1}", value),
         "FUNCTIONS": {key: partial(_build, key.lower(), make) for key, make in builders.items()},
         **{key: _only(getattr(hive, key), by_parser) for key in _SYNTAX},
@@ -55,7 +55,7 @@ _SYNTAX = (
 
 
 def _only(known: dict[Any, Any], names: set[str]) -> dict[Any, Any]:
-    """Return the parser's functions with a special syntax, without those not listed."""
+    """Return the listed functions among the parser's functions with a special syntax."""
     return {
         key: builder
         for key, builder in known.items()
@@ -63,7 +63,7 @@ def _only(known: dict[Any, Any], names: set[str]) -> dict[Any, Any]:
     }
 
 
-#: Arguments that MaxCompute's manual requires to be constant, and what they are.
+#: Arguments that must be constant according to MaxCompute's manual, and what they mean.
 _CONSTANT = {
     "date_format": (slice(1, 2), "format"),
     "date_trunc": (slice(1), "unit"),
@@ -75,9 +75,9 @@ _CONSTANT = {
     "sha2": (slice(1, 2), "length"),
 }
 _VARYING = "odps_nb_varying"
-"""Item of `meta` with the description of an argument that has to be constant and is not."""
+"""Key in a node's ``meta``; the value describes an argument that must be constant but is not."""
 _MISREAD = "odps_nb_misread"
-"""Item of `meta` with an unknown unit or part of a format (see `_misread`)."""
+"""Key in a node's ``meta``; the value is an unsupported unit or part of a format (`_misread`)."""
 
 
 def _build(name: str, make: Callable[..., Any], arguments: list[Any], dialect: Any) -> Any:
@@ -138,7 +138,7 @@ def _rules(hive: dict[str, Any]) -> dict[str, Any]:
         return call("sequence", *arguments) if whole else hive["SEQUENCE"](arguments)
 
     def extreme(kind: Any, arguments: list[Any]) -> Any:
-        value, result = arguments  # MaxCompute's order; MAX_BY has the other one
+        value, result = arguments  # ARG_MAX has its arguments in the opposite order of MAX_BY
         return kind(this=result, expression=value)
 
     def named_struct(arguments: list[Any]) -> Any:
@@ -195,7 +195,7 @@ def check_functions(query: Any) -> None:
 
 
 def translate_functions(query: Any, types: Types, blobs: Collection[str] = ()) -> None:
-    """Replace calls with what DuckDB runs, and cast results to MaxCompute's types, in place.
+    """Replace calls with DuckDB's functions, and cast results to MaxCompute's types, in place.
 
     ``blobs`` are the lower-case names of BLOB columns, of which DuckDB sees only the references.
     """
@@ -253,7 +253,7 @@ def _name_macro(node: Any, name: str) -> None:
 
 
 def _respell(query: Any) -> None:
-    """Replace nodes whose SQL sqlglot generates differently from MaxCompute's meaning."""
+    """Replace nodes for which sqlglot generates SQL that differs in meaning from MaxCompute's."""
     for node in list(query.find_all(exp.Quantile)):  # PERCENTILE, which interpolates
         value = node.this
         values = value.expressions if isinstance(value, exp.Distinct) else [value]

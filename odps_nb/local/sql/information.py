@@ -2,7 +2,7 @@
 
 A query receives the rows that a view has when the query starts. The names, types and columns are
 those of the vendor's manual (*Tenant-level Information Schema*) and of aliyun/alibabacloud-aiops-
-skills (``alibabacloud-odps-information-schema``). Columns on features that the embedded service
+skills (``alibabacloud-odps-information-schema``). Columns about features that the embedded service
 lacks, such as storage tiers and costs, are null.
 """
 
@@ -84,7 +84,7 @@ class InformationSchema:
         }
 
     def find(self, name: Name, place: Place) -> StoredTable | None:
-        """Return a view as a table; ``None`` if the name is not that of a view."""
+        """Return a view as a table; ``None`` if no view has this name."""
         parts = tuple(part.casefold() for part in name)
         if parts[:2] != (PROJECT, SCHEMA) or len(parts) != 3:
             return None
@@ -128,7 +128,7 @@ class InformationSchema:
             yield {**facts, **times, "schema_type": "MANAGED", "comment": schema.comment}
 
     def _all(self, project: str) -> Iterator[tuple[StoredTable, Row]]:
-        """Yield each table of a project with its names in a row."""
+        """Yield each table of a project, with a row of its project, schema and table name."""
         has_schemas = self._catalog.has_schemas(project)
         for schema in self._catalog.schemas(project):
             for table in self._catalog.tables(project, schema):

@@ -71,8 +71,8 @@ def check_insert(table: StoredTable, statement: Insert) -> None:
 def insert_target(table: StoredTable, statement: Insert) -> InsertTarget:
     """Return the target of an INSERT, or raise 400 for unknown, repeated or missing names.
 
-    A column list may contain partition columns in any position. Without them, the values of the
-    dynamic partition columns follow those of the list.
+    A column list may contain partition columns in any position. If it contains none, the query
+    returns the values of the dynamic partition columns last.
     """
     fixed = tuple((k, v) for k, v in statement.partition if v is not None)
     spec = table.spec(PartitionSpec(fixed))
@@ -131,7 +131,7 @@ def chosen_rows(
     columns: tuple[Column, ...],
     choices: Choices,
 ) -> list[pa.RecordBatch]:
-    """Convert a query's batch to rows to insert; its last column is an index into ``choices``."""
+    """Convert a batch, whose last column is an index into ``choices``, to rows to insert."""
     batches: list[pa.RecordBatch] = []
     order: list[pa.Array] = []
     for number, choice in enumerate(choices or (range(len(columns)),)):

@@ -240,7 +240,7 @@ class Instances:
     # -- results ------------------------------------------------------------------------------
 
     def result(self, project: str, instance_id: str) -> Instance:
-        """Return an instance with a result; raise 400 if it failed or has none, 409 if running."""
+        """Return an instance with a result, or raise 400 (409 if it is running or cancelled)."""
         instance = self.get(project, instance_id)
         if instance.status == FAILED:
             raise errors.invalid(instance.message)

@@ -21,13 +21,13 @@ mc_part(part) AS CASE lower(part)
     WHEN 'isoweek' THEN 'week' WHEN 'hh' THEN 'hour' WHEN 'hour' THEN 'hour'
     WHEN 'mi' THEN 'minute' WHEN 'ss' THEN 'second' WHEN 'ff3' THEN 'millisecond'
     WHEN 'ff6' THEN 'microsecond' ELSE error('unknown unit ' || part) END;
--- text that is not a time becomes null; a time of day is one of 1970-01-01
+-- text that is not a time becomes null; a time of day gets the date 1970-01-01
 mc_moment(d) AS coalesce(TRY_CAST(d AS TIMESTAMP), TRY_CAST('1970-01-01 ' || CAST(d AS VARCHAR) AS
     TIMESTAMP));
 mc_day_of(d) AS CAST(TRY_CAST(d AS TIMESTAMP) AS DATE);
 -- a date becomes its midnight
 mc_time(x) AS x + INTERVAL 0 SECOND;
--- a week that starts on another day than Monday
+-- the offset of a week that does not start on Monday
 mc_week_start(part) AS list_position(['sunday', 'saturday', 'friday', 'thursday', 'wednesday',
     'tuesday'], regexp_extract(lower(part), '^week\(([a-z]+)\)$', 1));
 mc_datetrunc(d, part) AS CASE WHEN mc_week_start(part) IS NULL THEN date_trunc(mc_part(part),
@@ -35,7 +35,7 @@ mc_datetrunc(d, part) AS CASE WHEN mc_week_start(part) IS NULL THEN date_trunc(m
     mc_week_start(part) AS INTEGER))) - to_days(CAST(mc_week_start(part) AS INTEGER)) END;
 mc_getdate() AS CAST(get_current_timestamp() AS TIMESTAMP_MS);
 mc_now() AS mc_getdate();
--- a zone is a name, or an offset such as UTC+08:00 and +8
+-- a zone is a name, or an offset such as UTC+08:00 or +8
 mc_offset(zone) AS TRY_CAST(regexp_replace(replace(regexp_extract(zone,
     '^(UTC|GMT)?([+-]\d\d?(:\d\d)?)$', 2), '+', ''), '^(-?\d\d?)$', '\1:00') || ':00' AS INTERVAL);
 mc_current_timestamp_ntz() AS date_trunc('millisecond', timezone('UTC', get_current_timestamp())),
@@ -75,7 +75,7 @@ mc_trunc_time(d, part) AS left(strftime(CAST(d AS TIMESTAMP), '%Y-%m-%d %H:00:00
     lower(part) WHEN 'year' THEN 4 WHEN 'month' THEN 7 WHEN 'day' THEN 10 WHEN 'hour' THEN 19
     ELSE error('unknown unit ' || part) END);
 mc_lastday(d) AS CAST(last_day(CAST(d AS DATE)) AS TIMESTAMP_MS);
--- no fraction between equal or last days of months; otherwise a month counts 31 days
+-- whole months between equal days or last days of months; otherwise, a day is 1/31 of a month
 mc_is_last(d) AS CAST(d AS DATE) = last_day(d);
 mc_into_month(d) AS day(d) * 86400 + epoch(d - date_trunc('day', d));
 mc_months(x, y) AS (year(x) - year(y)) * 12 + month(x) - month(y) + CASE WHEN day(x) = day(y) OR
@@ -160,7 +160,7 @@ mc_long_division(a, b) AS (a // b) * 1000000000000000000 + (mc_left1(a, b) // b)
 mc_quotient(a, b) AS CAST(mc_long_division(mc_digits(a), nullif(mc_digits(b), 0)) AS DECIMAL(38,
     0)) * CAST('0.000000000000000001' AS DECIMAL(19, 18));
 -- Products of the parts before and after the point; each fits HUGEINT if the whole product does.
--- p and q are the powers of ten of the scales of a and b, the others convert to the wanted scale.
+-- p and q are the powers of ten of the scales of a and b; the others convert to the new scale.
 mc_unscaled(x) AS CAST(replace(CAST(x AS VARCHAR), '.', '') AS HUGEINT);
 mc_rounded(x, unit) AS (x + sign(x) * (unit // 2)) // unit;
 mc_product(x, y, p, q, unit, to_a, to_b, over) AS list_transform([{'a': x, 'b': y}], lambda r:
@@ -189,13 +189,13 @@ mc_part_of(s, start, n) AS CASE WHEN s IS NULL OR start IS NULL OR n IS NULL THE
 mc_substr(s, start) AS mc_part_of(CAST(s AS VARCHAR), start, length(CAST(s AS VARCHAR)) + 1),
     (s, start, n) AS mc_part_of(CAST(s AS VARCHAR), start, n);
 mc_substring(s, start) AS mc_substr(s, start), (s, start, n) AS mc_substr(s, start, n);
--- DuckDB's own function takes a constant separator; sqlglot writes it for ARRAY_JOIN and CONCAT_WS
+-- DuckDB's function requires a constant separator; sqlglot uses it for ARRAY_JOIN and CONCAT_WS
 array_to_string(x, sep) AS CASE WHEN x IS NOT NULL THEN substr(list_reduce(list_prepend('',
     list_filter(CAST(x AS VARCHAR[]), lambda v: v IS NOT NULL)), lambda v, w: v || sep || w),
     length(sep) + 1) END;
 mc_parts(s, sep, n, last) AS CASE WHEN s IS NULL OR sep IS NULL OR n IS NULL OR last IS NULL THEN
-    NULL WHEN n < 1 OR last < n THEN error('SPLIT_PART counts from 1 and not backwards') WHEN sep =
-    '' THEN s ELSE array_to_string(list_slice(string_split(s, sep), n, last), sep) END;
+    NULL WHEN n < 1 OR last < n THEN error('SPLIT_PART requires 1 <= first part <= last part') WHEN
+    sep = '' THEN s ELSE array_to_string(list_slice(string_split(s, sep), n, last), sep) END;
 mc_split_part(s, sep, n) AS mc_parts(CAST(s AS VARCHAR), sep, n, n),
     (s, sep, n, last) AS mc_parts(CAST(s AS VARCHAR), sep, n, last);
 mc_substring_index(s, sep, n) AS CASE WHEN s IS NULL OR sep IS NULL OR n IS NULL THEN NULL WHEN n
@@ -222,7 +222,7 @@ mc_shiftright(n, bits) AS n >> bits;
 mc_format_number(x, places) AS format('{:,.' || places || 'f}', CAST(x AS DOUBLE));
 mc_width_bucket(x, low, high, n) AS CASE WHEN x < low THEN 0 WHEN x >= high THEN n + 1 ELSE
     floor((x - low) * n / (high - low)) + 1 END;
--- DuckDB computes with the binary value of a DOUBLE, which is below 1.005
+-- DuckDB computes with the binary value of a DOUBLE, which is slightly less than 1.005 for 1.005
 mc_exact(x) AS TRY_CAST(CAST(x AS VARCHAR) AS DECIMAL(38, 18));
 mc_round(x, places) AS coalesce(CAST(round(mc_exact(x), places) AS DOUBLE), round(CAST(x AS
     DOUBLE), places));

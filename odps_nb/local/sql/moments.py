@@ -25,7 +25,7 @@ class PastVersion:
 
 
 def moment_of(table: Any, timezone: str) -> PastVersion | None:
-    """Return the moment after a table's name, or ``None``; raise 400 unless it is a constant."""
+    """Return the version or time after a table's name, or ``None``; raise 400 if not constant."""
     version = table.args.get("version")
     if version is None:
         return None

@@ -51,7 +51,7 @@ Latest = Callable[[StoredTable], str | None]
 class TranslatedQuery:
     """A query translated to DuckDB SQL; ``tables`` maps each generated name to its table.
 
-    ``moments`` maps the names of tables that are read as they were in the past.
+    ``moments`` maps the generated names of tables with AS OF to the past versions to read.
     ``names`` are the names in the original text, for errors. ``kinds`` are the types of the result
     columns, if they are known.
     """

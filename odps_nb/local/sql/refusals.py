@@ -230,7 +230,7 @@ _KNOWN: tuple[tuple[str, Refusal], ...] = (
     ),
     (
         r"Max expression depth limit",
-        _says("the query is nested too deeply", "write IN (…) for many ORs, or several queries"),
+        _says("the query is nested too deeply", "replace ORs with IN (…), or split the query"),
     ),
     (
         r"Division by zero",

@@ -1,4 +1,4 @@
-"""The stored rows that a query reads, and result rows in MaxCompute types."""
+"""Provides the stored rows that a query reads, and converts its result to MaxCompute types."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def _narrow(kind: pa.DataType, _odps: OdpsType | None) -> pa.DataType:
 
 
 def _stored_types(query: TranslatedQuery) -> dict[str, OdpsType]:
-    """Return the stored types of columns by name, without names whose type differs by table."""
+    """Return the stored types of columns by name; omit a name with several types."""
     types: dict[str, OdpsType | None] = {}
     for table in query.named:
         for column in table.schema:
@@ -114,7 +114,7 @@ def typed_rows(run: QueryRun, query: TranslatedQuery) -> ResultRows:
 
 
 def explained(run: QueryRun, query: TranslatedQuery) -> ResultRows:
-    """Return what EXPLAIN shows of a valid query: the tables that it reads, and its columns."""
+    """Return the output of EXPLAIN for a valid query: the tables that it reads, and its columns."""
     tables = sorted({str(table.name) for table in query.named})
     columns = typed_rows(run, query).schema.columns
     shown = [f"table: {name}" for name in tables]

@@ -1,4 +1,4 @@
-"""Functions whose translation to DuckDB depends on the types of their arguments."""
+"""Rewrites functions whose translation to DuckDB depends on the types of their arguments."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _PLACES = 18
 
 
 def _matched(node: Any, _types: Types, *, all_of: bool) -> Any:
-    """Rewrite ALL_MATCH and ANY_MATCH: true and false for an empty array, NULL for NULL."""
+    """Rewrite ALL_MATCH (true for an empty array) and ANY_MATCH (false); NULL for a NULL array."""
     if len(node.expressions) != 2 or not isinstance(node.expressions[1], exp.Lambda):
         raise errors.semantic(f"{node.name.upper()} requires an ARRAY and a function")
     array, function = node.expressions
@@ -109,7 +109,7 @@ def _extracted(node: Any, _types: Types) -> Any:
         raise errors.semantic(
             "the pattern of REGEXP_EXTRACT has no group",
             at=place_of(pattern),
-            advice="put parentheses around what to extract, or pass 0 for the whole match",
+            advice="put parentheses around the part to extract, or pass 0 for the whole match",
         )
     return node
 
@@ -121,7 +121,7 @@ def _replaced(node: Any, _types: Types) -> Any:
 
 
 def _narrowed(node: Any, types: Types, *, argument: str) -> Any:
-    """Cast a BIGINT to INT, because DuckDB's function takes no BIGINT."""
+    """Cast a BIGINT to INT, because DuckDB's function does not accept BIGINT."""
     value = node.args[argument]
     value = value[0] if isinstance(value, list) else value
     if types.name(value) != "INT":
@@ -130,7 +130,7 @@ def _narrowed(node: Any, types: Types, *, argument: str) -> Any:
 
 
 def _factorial(node: Any, types: Types) -> Any:
-    """Rewrite FACTORIAL, which is NULL outside of 0 to 20."""
+    """Rewrite FACTORIAL, which is NULL for arguments outside 0 to 20."""
     fits = exp.Between(this=node.this.copy(), low=exp.convert(0), high=exp.convert(20))
     _narrowed(node, types, argument="this")
     wrap(node, lambda product: exp.Case().when(fits, product))
@@ -155,7 +155,7 @@ def _split(node: Any, _types: Types) -> Any:
 def check_fraction(node: Any, _types: Types | None) -> Any:
     """Raise 400 for a negative fraction, which DuckDB counts from the largest value."""
     if node.args["quantile"].find(exp.Neg) is not None:
-        raise errors.semantic("the fraction of a percentile is between 0 and 1", at=place_of(node))
+        raise errors.semantic("the fraction of a percentile must be 0 to 1", at=place_of(node))
     return node
 
 

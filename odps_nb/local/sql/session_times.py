@@ -33,8 +33,8 @@ _CLOCKS = ("DATE", "TIMESTAMPNTZ")
 _READ = (*_TEXTS, *_CLOCKS)
 _FINE = ("TIMESTAMP", "TIMESTAMPNTZ")
 _TIMES = (*_INSTANTS, *_CLOCKS)
-# Functions that return an instant if their first argument is an instant.
 _DUCK = {"DATE": "DATE", "DATETIME": "TIMESTAMP_MS", "INT": "INT"}
+# Functions that return an instant if their first argument is an instant.
 _MOVED = ("DATEADD", "DATETRUNC", "LASTDAY", "TO_DATE")
 _OF_INSTANTS = ("UNIX_TIMESTAMP", "TO_MILLIS")
 _PASSED = ("ISNULL", "ELEMENT_AT", "HASH", "MC_MICROS", *_OF_INSTANTS)
@@ -195,7 +195,7 @@ class _Placing:
             kind = self._types.name(value)
             if kind not in _INSTANTS and not (kind in _CLOCKS and node.name.upper() in KEEPING):
                 self._clock.read(node, "DATETIME")
-            elif kind in _INSTANTS and unit not in _EXACT_UNITS:  # a day may not have 24 h
+            elif kind in _INSTANTS and unit not in _EXACT_UNITS:  # days may be longer than 24 h
                 is_fine = kind == "TIMESTAMP" and node.name.upper() in KEEPING
                 self._clock.compute(node, value, kind if is_fine else "DATETIME")
             return

@@ -58,7 +58,7 @@ class Types:
         return any(part.is_type("datetime", "timestamp") for part in inner)
 
     def decimal(self, node: Any) -> Digits | None:
-        """Return the precision and scale of a DECIMAL, or those required to hold an integer."""
+        """Return precision and scale of a DECIMAL, or of the DECIMAL that holds an integer type."""
         if isinstance(node, (exp.Paren, exp.Neg)):
             return self.decimal(node.this)
         return _decimal(node, self._of(node))
@@ -70,7 +70,7 @@ class Types:
 
 def types_of(query: Any, tables: Mapping[str, StoredTable]) -> Types:
     """Infer the types in a query; ``tables`` maps each table name in the query to its table."""
-    # sqlglot parses the struct member st.a as column a; maps a's node number to that of st.a
+    # sqlglot parses the struct member st.a as column a; this maps a's node number to st.a's
     members = {}
     for number, node in enumerate(query.walk()):
         node.meta[MARK] = number

@@ -47,7 +47,7 @@ class ArrowCache:
             self._sizes = OrderedDict((path.stem, path.stat().st_size) for path in files)
 
     def admit(self, name: str, work_file: Path) -> None:
-        """Move a finished Arrow file into the cache, or delete it if it is not worth caching."""
+        """Move a finished Arrow file into the cache, or delete it if its size is unsuitable."""
         size = work_file.stat().st_size
         if not SMALLEST <= size <= self._limit:
             work_file.unlink()

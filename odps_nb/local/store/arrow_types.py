@@ -106,8 +106,8 @@ _YEAR_0, _YEAR_1 = -719528, -719162  # days since 1970
 def check_years(array: pa.Array, what: str, first_day: int = _YEAR_0) -> None:
     """Raise 400 for a time before the year 0 or after the year 9999.
 
-    MaxCompute stores the year 0 (pyodps, `test_antique_datetime`). Nested times begin with the
-    year 1, because Python formats them.
+    MaxCompute stores the year 0 (pyodps, `test_antique_datetime`). Nested times must
+    begin with the year 1, because Python, which formats them, has no year 0.
     """
     kind = array.type
     if pa.types.is_nested(kind):
@@ -142,7 +142,7 @@ def check_listable(text: str, key: str) -> None:
 def constant(text: str, odps: OdpsType, key: str) -> pa.Scalar:
     """Return a partition value as an Arrow scalar, or raise 400 for invalid text.
 
-    A CHAR has no blanks at its end; its partition may (CHANGELOG of the Java SDK, 0.50.4).
+    Trailing blanks of a CHAR are dropped; the partition name keeps them (Java SDK 0.50.4).
     """
     target = arrow_type(odps)
     try:

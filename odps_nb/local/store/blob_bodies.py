@@ -62,7 +62,7 @@ def pack_batch(
 ) -> list[Piece]:
     """Create a pack from a batch upload's decoded body, and verify the footers of its frames.
 
-    ``keys``: the columns that each frame's distribution key must have; none if it needs no key.
+    ``keys``: the columns that each frame's distribution key must have; empty if none is required.
     """
     with _unpacked(body, work, coding):
         return list(framed_blobs(work, keys=keys))

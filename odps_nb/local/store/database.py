@@ -91,7 +91,7 @@ CREATE TABLE guids (project TEXT NOT NULL, owner TEXT NOT NULL, guid TEXT NOT NU
     instance_id TEXT NOT NULL, PRIMARY KEY (project, owner, guid)) WITHOUT ROWID;
 CREATE TABLE runs (run TEXT PRIMARY KEY);
 """
-# Additions of later layouts, by the earlier layout that lacks them.
+# Statements that upgrade the catalog; the key is the layout number before the upgrade.
 _ADDED = {
     2: """
 CREATE TABLE resources (

@@ -160,7 +160,7 @@ class DataFolder:
     # -- access keys and closing --------------------------------------------------------------
 
     def access_keys(self, given: Mapping[str, str] | None = None) -> dict[str, str]:
-        """Return secrets by access ID; store new ones in a file that only the owner can read."""
+        """Return secrets by access ID; store given or new ones in a file private to the owner."""
         path = self.root / "access_key.json"
         if given:
             keys = dict(given)

@@ -22,7 +22,7 @@ from odps_nb.local.store.folder import PACK, DataFolder
 from odps_nb.local.store.ledger import Ledger
 
 CHUNK = 1 << 20
-# The manual's limit.
+# Maximum bytes of a resource, from the manual.
 MAX_SIZE = 2048 << 20
 # Parts that were not merged within this time are deleted.
 PART_AGE = 48 * 3600.0
@@ -40,7 +40,7 @@ class Named(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resource:
-    """A resource; ``source`` is the table of a TABLE resource. The fields are those of the table.
+    """A resource; ``source`` is the table of a TABLE resource. Fields match the catalog's columns.
 
     Times are epoch seconds. ``pack`` is ``None`` if the resource is not a file.
     """
@@ -64,7 +64,7 @@ class Resource:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegisteredFunction:
-    """A registered function: ``fields`` by their XML names, and the names of its resources."""
+    """A registered function: its ``fields`` by XML name, and the names of its resources."""
 
     project: str
     schema: str
@@ -107,7 +107,7 @@ class Resources:
     def listed(
         self, named: Named, *, part: str, owner: str | None, skip: int, limit: int
     ) -> list[Resource]:
-        """Return the resources whose name contains ``part``, by name."""
+        """Return resources whose names contain ``part``, sorted by name; omit parts of uploads."""
         rows = self._db.rows(
             f"SELECT * FROM resources WHERE {_PLACE} NOT is_part AND instr(name, ?) > 0"
             " AND (?4 IS NULL OR owner = ?4) ORDER BY name LIMIT ? OFFSET ?",
@@ -126,7 +126,7 @@ class Resources:
     def put(self, resource: Resource, body: Path | None, *, is_new: bool) -> None:
         """Store a resource, taking ownership of its content. ``is_new``: it must not exist.
 
-        A part replaces an earlier part of its name (aliyun-odps-java-sdk, ``Params``).
+        A part replaces an earlier part of the same name (aliyun-odps-java-sdk, ``Params``).
         """
         _check_name(resource.name)
         resource = replace(resource, created=self._clock(), modified=self._clock())
@@ -141,7 +141,7 @@ class Resources:
     def merge(
         self, resource: Resource, names: Sequence[str], *, md5: str, size: str, is_new: bool
     ) -> None:
-        """Store the parts of these names as one resource, and delete them."""
+        """Store the named parts as one resource, and delete the parts."""
         parts = [Named(resource.project, resource.schema, name) for name in names]
         work = self._folder.work_file(".merged")
         try:
@@ -228,7 +228,7 @@ class Resources:
     def functions(
         self, named: Named, *, prefix: str, owner: str | None, skip: int, limit: int
     ) -> list[RegisteredFunction]:
-        """Return the functions whose name starts with ``prefix``, by name."""
+        """Return the functions whose names start with ``prefix``, sorted by name."""
         rows = self._db.rows(
             f"SELECT * FROM functions WHERE {_PLACE} instr(name_key, ?) = 1"
             " AND (?4 IS NULL OR owner = ?4) ORDER BY name_key LIMIT ? OFFSET ?",
@@ -237,7 +237,7 @@ class Resources:
         return [_function(row) for row in rows]
 
     def put_function(self, function: RegisteredFunction, *, is_new: bool) -> None:
-        """Store a function. ``is_new``: it must not exist; otherwise, it must."""
+        """Store a function, which must not exist if ``is_new``, and must exist otherwise."""
         _check_name(function.name)
         named = Named(function.project, function.schema, function.name)
         for resource in function.resources:

@@ -77,7 +77,7 @@ class Snapshots:
         return self._segments(table, "f.removed IS NULL", (), specs)
 
     def as_of(self, table: StoredTable, version: int) -> tuple[Segment, ...]:
-        """Return the files that were visible at a version; raise if some may be deleted."""
+        """Return the files that were visible at a version; raise if some may have been deleted."""
         if not table.hours_of_history:
             raise errors.semantic(
                 f"{table.name} keeps no history",

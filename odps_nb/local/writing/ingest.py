@@ -151,7 +151,7 @@ class Ingest:
         return batch
 
     def _check_nulls(self, batch: pa.RecordBatch) -> None:
-        """Raise 400 for nulls in NOT NULL columns, except in deletes."""
+        """Raise 400 for nulls in NOT NULL columns, except in deletes and partial updates."""
         operations = batch.column(OPERATION.name)
         mask = pc.fill_null(pc.not_equal(operations, ord("D")), fill_value=True)
         if UPDATED in self._operation:
@@ -298,7 +298,7 @@ def _check(array: pa.Array, path: str) -> None:
     elif not pt.is_nested(kind):
         width = (kind.index_type if pt.is_dictionary(kind) else kind).bit_width
         size = -(-rows * width // 8)
-        # within the padding: a few decimal256 that are read as decimal128
+        # a buffer of twice the size contains decimal256 values, even if the padding hides it
         is_doubled = (
             pt.is_decimal128(kind) and buffers[0] is not None and buffers[0].size == 2 * size
         )

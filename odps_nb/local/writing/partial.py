@@ -24,7 +24,7 @@ def is_partial(updated: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArra
 
 
 def check_places(updated: pa.Array, count: int, *, enabled: bool) -> None:
-    """Raise 400 if a row names a column that the table does not have, or updates are disabled."""
+    """Raise 400 if a row names an unknown column, or if partial updates are disabled."""
     positions = updated.flatten()
     if not len(positions):
         return
@@ -38,7 +38,7 @@ def check_places(updated: pa.Array, count: int, *, enabled: bool) -> None:
 
 
 def completed(rows: pa.Table, keys: Sequence[str], deleted: np.ndarray) -> pa.Table:
-    """Return the rows, with each column that a row does not set taken from earlier rows of its key.
+    """Fill in the columns that a row does not set from earlier rows with the same key.
 
     The column is null if no earlier row of the key sets it, or if a delete is between them.
     """

@@ -120,7 +120,7 @@ class WriteSessions:
             db.execute(_SET_STATUS, (COMMITTED, session.session_id))
 
     def abort(self, session: StoredWriteSession) -> None:
-        """Drop a session and its rows. Idempotent; raises after a commit."""
+        """Drop a session that is not streaming, and its rows. Idempotent; raises after a commit."""
         with self._db.transaction() as db:
             session = self.get(session.table.name, session.session_id)
             if session.status == COMMITTED:

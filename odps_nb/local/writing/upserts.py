@@ -134,7 +134,7 @@ class Publisher:
         return file
 
     def _same_blobs(self, name: str, made_of: Sequence[str]) -> None:
-        """Note that a file references the blobs of other files."""
+        """Record that a file references the blobs of other files."""
         self._db.run(
             "INSERT OR IGNORE INTO blob_uses SELECT ?, blob_id FROM blob_uses WHERE file IN"
             f" ({','.join('?' * len(made_of))})",
@@ -143,6 +143,6 @@ class Publisher:
         )
 
     def _rows(self, table: StoredTable, name: str, unit: TimeUnit) -> pa.Table:
-        """Read a file with the table's columns and how to apply them; absent columns are null."""
+        """Read a file's table columns, `OPERATION` and `UPDATED`; absent columns are null."""
         columns = arrow_schema([*table.schema.columns, OPERATION, UPDATED], timestamp_unit=unit)
         return read_file(self._folder, name, columns, table.stored)

@@ -24,7 +24,7 @@ _BOLD, _RESET = "\x1b[1m", "\x1b[0m"
 
 
 class UsageError(ipython.UsageError):
-    """A refused command line of ``%odps``.
+    """An invalid command line of ``%odps``.
 
     IPython only prints its own ``UsageError`` on stderr, so a program that runs notebooks finds no
     error output and cannot report why the job failed. `FailureHook` shows this class as an output.
@@ -55,7 +55,7 @@ class FailureHook:
         self._last: traceback.TracebackException | None = None
 
     def install(self) -> None:
-        """Install the hook; an existing one still handles its own errors."""
+        """Install the hook; a hook that exists already still handles its own errors."""
         shell = self._shell
         self._before = (shell.custom_exceptions, shell.CustomTB)
         theirs = tuple(shell.custom_exceptions)

@@ -113,7 +113,7 @@ class Explorer(ExportsRows, LiveView):
         self._chart: Chart | None = None
         self._drawn: Chart | None = None  # the last chart, even if the filter has changed since
         self._sized: Mapping[str, Any] = {}  # the last request that contains the width of a chart
-        self._drawing = threading.Lock()  # sends a new chart and a resized one in order
+        self._drawing = threading.Lock()  # keeps new and resized charts in order
         self._asked: Choice | None = None  # a choice whose sort the user has not yet confirmed
         self._told_at = 0.0
         self._start = 0

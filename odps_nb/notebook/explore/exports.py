@@ -136,8 +136,8 @@ def cell_code(view: RowView, used: set[str]) -> str:
 def sort_code(order: Order) -> str:
     """Return pandas method calls that sort a data frame as `Rows.ordered` does, or ``""``.
 
-    A null sorts below every value. pandas has one place for the nulls of all keys, so keys of both
-    directions are sorted one by one, the most significant last.
+    A null sorts below every value. pandas puts the nulls of all keys first or last, so if keys have
+    different directions, the code sorts by one key at a time, the most significant key last.
     """
     ways = {descending for _, descending in order}
     if len(ways) > 1:
@@ -208,7 +208,7 @@ def save_file(
     progress: Progress = False,
     cancel: CancelToken | None = None,
 ) -> tuple[WrittenFile, Path]:
-    """Write rows as a file of any size in the current folder; a name in use gets a number."""
+    """Write rows as a file of any size in the current folder; number the name if it is in use."""
     files: list[WrittenFile] = []
 
     def fill(file: BinaryIO) -> None:

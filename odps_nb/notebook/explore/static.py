@@ -85,7 +85,7 @@ class Thumbnail:
 class Shown:
     """The content of the static view: a page, the profile if available, and thumbnails by cell.
 
-    ``hint`` replaces the live controls in the HTML.
+    ``hint`` is text to show in the HTML in place of the live controls.
     """
 
     view: RowView

@@ -34,7 +34,7 @@ class WorkbookWriter:
     def __init__(self, sink: BinaryIO, columns: list[Column]) -> None:
         self._columns, self._row = columns, 0
         self.shortened = 0
-        """Number of texts that were cut at `MAX_TEXT`."""
+        """Number of texts that were truncated to `MAX_TEXT`."""
         self._folder = tempfile.TemporaryDirectory(prefix="odps-nb-")
         options = {"constant_memory": True, "tmpdir": self._folder.name}
         self._book = require("xlsxwriter").Workbook(sink, options)
@@ -66,7 +66,7 @@ class WorkbookWriter:
             self._folder.cleanup()
 
     def write_batch(self, batch: pa.RecordBatch) -> None:
-        """Append rows below the header, whose columns CSV could also represent."""
+        """Append rows below the header; values that CSV cannot represent must be text already."""
         arrays = [_plain(array, of) for array, of in zip(batch.columns, self._columns, strict=True)]
         for row in zip(*(array.to_pylist() for array in arrays), strict=True):
             self._row += 1
@@ -91,7 +91,7 @@ class WorkbookWriter:
 
 
 def _is_excel_day(value: datetime.date) -> bool:
-    """Whether Excel has the day; XlsxWriter takes a time on the first day for one without a day."""
+    """Whether Excel can store the day; on its first day, XlsxWriter would store only the time."""
     if isinstance(value, datetime.datetime):
         return value.date() > _EPOCH
     return value >= _EPOCH

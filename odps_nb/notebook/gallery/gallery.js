@@ -14,19 +14,19 @@ function render({ model, el }) {
   const send = (message, buffers) => live.send(message, buffers);
   const me = String(Math.random());
   let gallery = null;
-  let order = null; // blob by place; null: all blobs in row order
+  let order = null; // blob index by position; null: all blobs in row order
   let view = "grid";
   let selected = new Set(); // blob indices
-  let focus = 0; // place of the focused tile
+  let focus = 0; // position of the focused tile
   let anchor = 0;
-  let opened = -1; // place of the enlarged blob
+  let opened = -1; // position of the enlarged blob
   let top = 0;
   let asking = 0;
   let asked = 0;
   let questions = 0; // number of the last filter or sort request
   let scale = 0; // scale of the enlarged picture; 0: fit to the stage
   const tiles = new Map(); // by blob, most recently used last
-  const alive = new Map(); // tile elements by place
+  const alive = new Map(); // tile elements by position
 
   const blobAt = (place) => (order ? order[place] : place);
   const title = h("b");

@@ -187,7 +187,7 @@ class Gallery(LiveView):
         self._send_selection("")
 
     def _send_gallery(self, *, fresh: bool, **question: Any) -> None:
-        """Send the shown blobs. ``fresh``: whether they changed; ``question``: a view's request."""
+        """Send the shown blobs; ``fresh``: they have changed; ``question``: a view's request."""
         chosen, choice, column = self._chosen, self._chosen.choice, self._column
         shown = chosen.indices[:MAX_SHOWN]
         notes = [chosen.note] if chosen.note else []

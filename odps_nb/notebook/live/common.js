@@ -6,8 +6,8 @@ const PICTURE = /^data:image\/(png|jpeg|webp|svg\+xml);base64,[A-Za-z0-9+/=]*$/;
 const NO_ANSWER = "no response yet: the kernel is busy, or it was restarted; after a restart, run the cell again";
 const KERNEL_BUSY = "the kernel is busy; it responds when the running cell ends";
 const KERNEL_GONE = "the kernel has stopped or was restarted; run the cell again for the live view";
-// Colours of text and background of a host. A view uses a pair or none of it: some hosts set only
-// some of JupyterLab's variables.
+// Text and background colours of hosts. A view uses a pair only if the host sets both variables,
+// because some hosts set only some of JupyterLab's variables.
 const HOST_COLOURS = [
   ["--vscode-editor-foreground", "--vscode-editor-background"],
   ["--colab-primary-text-color", "--colab-primary-surface-color"],
@@ -35,7 +35,7 @@ const focusNear = (node) => node.getRootNode().activeElement;
 const many = (n, thing) => `${count(n)} ${thing}${n === 1 ? "" : "s"}`;
 const count = (n) => Number(n).toLocaleString("en-US");
 
-// A share as a percentage, as `format_percent` in progress/words.py: only none is 0 %, only all 100 %.
+// Formats a share like `format_percent` in progress/words.py: only a share of 0 is 0 %, only 1 is 100 %.
 function percent(n, of) {
   if (!of) return "";
   const share = (100 * n) / of;
@@ -44,7 +44,7 @@ function percent(n, of) {
   return `${share.toFixed(share < 10 || share > 99 ? 1 : 0).replace(/\.0$/, "")} %`;
 }
 
-// A share of a sample, as `about_percent` in progress/words.py.
+// Formats a share of a sample like `about_percent` in progress/words.py.
 function aboutPercent(n, of) {
   const share = of ? (100 * n) / of : 0;
   if (share <= 0 || share >= 100) return share ? "all" : "none seen";
@@ -64,15 +64,15 @@ function svgPicture(text) {
   return document.importNode(made, true);
 }
 
-// Returns a function that measures the width of an element, and one that ends this. Calls `tell`
-// when the width has changed since it was measured, for example because a panel was opened.
+// Returns a function that measures the width of an element, and a function that stops watching it.
+// Calls `tell` when the width has changed since the measurement, for example after a panel opened.
 function widthOf(element, tell) {
   let [measured, timer] = [0, 0];
   const observer = new ResizeObserver(() => {
     clearTimeout(timer);
     timer = setTimeout(() => {
       const width = element.clientWidth;
-      if (width && Math.abs(width - measured) >= 24) tell(); // a scroll bar is narrower
+      if (width && Math.abs(width - measured) >= 24) tell(); // ignores the width of a scroll bar
     }, 200);
   });
   observer.observe(element);
@@ -99,7 +99,7 @@ async function copyText(text) {
   }
 }
 
-// Copies a text, and says so on the button with this label.
+// Copies text. The button shows "Copied" for 1.5 seconds, and then `label` again.
 async function copyFrom(button, label, text) {
   await copyText(text);
   button.textContent = "Copied";
@@ -134,7 +134,7 @@ function* rootsIn(root) {
   for (const one of root.querySelectorAll("*")) if (one.shadowRoot) yield* rootsIn(one.shadowRoot);
 }
 
-// Yields the roots of a window and its frames, as far as they have the origin of this page.
+// Yields the roots of a window and of its frames, if they have the same origin as this page.
 function* rootsOf(page) {
   let found = null;
   try {
@@ -144,11 +144,11 @@ function* rootsOf(page) {
   for (let n = 0; n < page.length; n++) yield* rootsOf(page[n]);
 }
 
-// Hides the static page of a view wherever the host has put it, also when the kernel replaces it, and
-// returns a function that shows it again. Its wrapper is hidden where nothing else is in it.
+// Hides the static page of a view wherever the host shows it, also after the kernel replaces the page.
+// Hides its wrapper, too, if that contains nothing else. Returns a function that shows both again.
 function hideStatic(model, el) {
   const id = String(model.get("static_id")).replace(/[^0-9a-f]/g, "");
-  if (!id) return () => {}; // a card stays, its button is added to it
+  if (!id) return () => {}; // the button of a card has no static page
   const mark = `.odps-nb-${id}`;
   const near = [];
   for (let root = el.getRootNode(); root; root = root.host?.getRootNode()) near.push(root);
@@ -172,7 +172,7 @@ function isLight(colour) {
   return 0.299 * red + 0.587 * green + 0.114 * blue > 127;
 }
 
-// Gives a view the colours of its host; without any, those of a light or dark page, as its text is.
+// Gives a view the colours of its host, or else light or dark colours that match the page's text.
 function takeColours(root, page) {
   const set = getComputedStyle(root);
   const pair = HOST_COLOURS.find((names) => names.every((name) => set.getPropertyValue(name).trim()));
@@ -183,16 +183,16 @@ function takeColours(root, page) {
   root.style.colorScheme = isLight(getComputedStyle(pair ? root : page).color) ? "dark" : "light";
 }
 
-// Connects a live view with the kernel. Its static page (live_view.py) stays until the view calls `appear`,
-// because it has drawn something of its own; it returns when the kernel is gone. `ready` returns the
-// first request, which is repeated until the kernel responds. A view that no kernel answers stays
-// hidden: in an export, or in a notebook that was reopened. `problem` shows why no response comes.
+// Connects a live view to the kernel. The view calls `appear` after its first drawing, which hides its
+// static page (live_view.py). The page appears again when the kernel has stopped. `ready` returns the
+// first request, which is repeated until the kernel responds. If no kernel responds, as in an export or
+// a reopened notebook, the view stays hidden. `problem` shows why there is no response.
 //
-// A kernel with ipykernel 7.0 to 7.3 may leave a message unread until the next one arrives (ipykernel
-// issue 1554). A busy kernel answers each message later, so it gets fewer of them.
+// A kernel with ipykernel 7.0 to 7.3 may leave a message unread until the next message arrives
+// (ipykernel issue 1554). A busy kernel queues messages, so the request is repeated less often then.
 function liveView({ model, el, root, ready, receive, problem = h("div") }) {
   const known = model.widget_manager?.kernel;
-  const kernel = known?.statusChanged ? known : null; // some hosts have none, or only a part of it
+  const kernel = known?.statusChanged ? known : null; // some hosts provide no kernel object, or an incomplete one
   const note = h("div", { class: "odps-x-note", role: "status" });
   let timer = 0;
   let repeat = 0;
@@ -225,7 +225,7 @@ function liveView({ model, el, root, ready, receive, problem = h("div") }) {
     stop();
     unsay();
     if (!showStatic) note.textContent = ["busy", "problem"].includes(message.kind) ? message.text : "";
-    receive(message, buffers ?? []); // some hosts send none
+    receive(message, buffers ?? []); // some hosts pass no buffers
   }
   function appear() {
     if (gone || showStatic) return;
@@ -258,6 +258,6 @@ function liveView({ model, el, root, ready, receive, problem = h("div") }) {
   model.on("msg:custom", heard);
   kernel?.statusChanged.connect(changed);
   kernel?.disposed?.connect(lost); // shut down
-  queueMicrotask(() => start(60)); // once the caller has the functions returned here
+  queueMicrotask(() => start(60)); // after the caller has received the functions returned here
   return { send, appear, end };
 }

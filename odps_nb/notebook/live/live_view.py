@@ -244,7 +244,7 @@ class LiveView(DisplayedLive):
             before, self._tokens[task] = self._tokens.get(task), token
         if before is not None:
             before.cancel()
-        context = contextvars.copy_context()  # ipykernel stores the current cell there
+        context = contextvars.copy_context()  # ipykernel stores the current cell in it
         thread = threading.Thread(
             target=lambda: context.run(self._work, task, work, token),
             name=f"odps-nb-{task}",

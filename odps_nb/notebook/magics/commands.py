@@ -58,7 +58,7 @@ def connect(context: Context, args: argparse.Namespace, cell: str | None) -> Con
     """Choose the connection that the %odps magics use, and check the project with one request.
 
     c = %odps connect returns the connection. Access keys are never arguments, because cells are
-    saved. They are read from a profile file, the environment (ODPS_ACCESS_ID, ODPS_ACCESS_KEY, …),
+    saved. Keys are read from a profile file, the environment (ODPS_ACCESS_ID, ODPS_ACCESS_KEY, …),
     a keyring, and the sources of the vendor's other tools.
     """
     context.check_output(args.output)

@@ -54,7 +54,7 @@ class Context:
 
     @property
     def connection(self) -> Connection:
-        """The connection of ``%odps connect``, of the only variable with one, or a new one."""
+        """The connection of ``%odps connect``, else the only one in a variable, else a new one."""
         if self._connection is None:
             from odps_nb.access.connection import Connection
 

@@ -362,8 +362,8 @@ def _ask_if_large(context: Context, args: argparse.Namespace, scan: Scan) -> Non
 def bytes_of(session: ReadSession) -> tuple[int | None, str]:
     """Return the size of the columns in bytes, and its precision: ``"about"`` or ``"roughly"``."""
     rows, whole = session.row_count, session.estimated_size
-    by_types = session.transfer is Transfer.TUNNEL  # the tunnel estimates nothing
-    if rows is None or not session.selects:  # the service's estimate covers all columns
+    by_types = session.transfer is Transfer.TUNNEL  # the tunnel provides no estimate
+    if rows is None or not session.selects:  # the estimate covers all columns
         return whole, "roughly" if by_types else "about"
     widths = [TYPE_FACTS[column.type.code].width for column in session.schema]
     size = rows * sum(width or _TEXT for width in widths)

@@ -96,7 +96,7 @@ def free_name(taken: set[str], base: str = "df") -> str:
 
 
 def _projects(connection: Connection) -> dict[str, Any]:
-    """Return the visible projects, the connection's own first."""
+    """Return the visible projects, beginning with the connection's own project."""
     own = connection.profile.project
     try:
         others = [name for name in connection.projects() if name != own]

@@ -1,6 +1,6 @@
 """Draws one blob as a tile: a preview and a caption.
 
-If one blob is damaged or deleted, or a parser fails, its tile states the reason.
+If one blob is damaged or deleted, or a parser fails, the tile of this blob states the reason.
 Errors that concern all blobs are raised: see `OF_ALL`.
 """
 
@@ -90,7 +90,7 @@ class Tile:
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """The notes without the reason that is drawn in place of the content."""
+        """The notes, except a reason that is already drawn in place of the content."""
         refused = self.drawing.note if self.drawing.refused else None
         return tuple(note for note in self.notes if note != refused)
 

@@ -189,8 +189,8 @@ class _Loop:
 class CardListener(Flusher):
     """Shows one operation as a card in the cell that started it; see `Flusher`.
 
-    In a loop, each operation replaces the previous one's card if that has succeeded and has the
-    same title; the card shows their totals.
+    In a loop, an operation replaces the card of the previous operation if that has succeeded and
+    has the same title. The card then shows the totals of these operations.
     """
 
     _loops: ClassVar[dict[tuple[str, str], _Loop]] = {}
@@ -209,7 +209,7 @@ class CardListener(Flusher):
         self._button: CancelButton | None = None
 
     def start(self, tracker: ProgressTracker) -> None:
-        """Start drawing; in Colab, draw now, because it may drop messages from threads."""
+        """Start drawing; in Colab, draw now, because Colab may drop messages from threads."""
         now = tracker.snapshot()
         if self._in_colab and not self._placed and self._is_shown():
             self._join(now)
@@ -312,7 +312,7 @@ def _kind(snapshot: ProgressSnapshot) -> tuple[str, str]:
 class CancelButton:
     """A button in the current cell that calls ``cancel``; not shown without anywidget.
 
-    Like every live view, it is hidden until the kernel responds, and when the kernel is gone.
+    Like every live view, the button is hidden until the kernel responds, and after it has stopped.
     """
 
     def __init__(self, cancel: Callable[[], None]) -> None:

@@ -127,7 +127,7 @@ class Flusher(ABC):
             magics.operations.add(tracker, cancel=self._on_cancel)
         if not self._is_shown():
             return
-        context = contextvars.copy_context()  # ipykernel stores the current cell there
+        context = contextvars.copy_context()  # ipykernel stores the current cell in it
         self._thread = self._new_thread(
             target=lambda: context.run(self._run, tracker), name="odps-nb-flusher", daemon=True
         )

@@ -125,7 +125,7 @@ def events(snapshot: ProgressSnapshot, *, most: int = 5) -> list[str]:
 
 
 def times(snapshot: ProgressSnapshot) -> list[str]:
-    """Return the start time and the drawing time, which shows how old an ended kernel's card is."""
+    """Return the times of the start and of the last update, which dates a card without a kernel."""
     if not snapshot.started_at:
         return []
     began = datetime.fromtimestamp(snapshot.started_at)

@@ -186,7 +186,7 @@ def _mapped(
     on_error: str,
     progress: Progress,
 ) -> DataFrame:
-    """Append the columns computed by tasks; ``option`` names the user's argument in errors."""
+    """Append the columns that tasks compute; error messages name the argument ``option``."""
     from pyspark.sql.types import StructField, StructType
 
     from odps_nb.client.calls.storage import StorageClient

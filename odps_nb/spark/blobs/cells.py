@@ -45,7 +45,7 @@ def ordered_row(row: Row, schema: pa.Schema) -> Iterable[Any]:
 
 
 def cell_of(value: Any, kind: pa.DataType) -> Any:
-    """Convert a value for Arrow: new blobs become structs, even inside lists and structs."""
+    """Convert a value for Arrow: `NewBlob` objects, also nested ones, become structs."""
     if isinstance(value, NewBlob):
         described = _described(value)
         return {n: v for n, v in described.items() if not pt.is_struct(kind) or n in kind.names}

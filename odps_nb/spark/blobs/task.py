@@ -1,4 +1,4 @@
-"""`map_batches`: the task side of `blob_map` and `with_blobs`.
+"""`map_batches`: the function that runs in the tasks of `blob_map` and `with_blobs`.
 
 Blobs are fetched concurrently and passed to the function one by one as they arrive. The function's
 results are sent to Spark in batches of limited size.
@@ -43,7 +43,7 @@ REFERENCES_PER_REQUEST = 64
 #: Maximum bytes of blobs waiting for the function, and of blobs kept for later rows.
 FETCHED_AHEAD = 64_000_000
 KEPT = 64_000_000
-#: Rows and bytes of results after which a batch is sent; the last row may exceed the byte limit.
+#: A batch is sent when it has this many rows or bytes; its last row may exceed the byte limit.
 ROWS_PER_BATCH = 4096
 BYTES_PER_BATCH = 16_000_000
 LARGEST_BATCH = 64_000_000
@@ -121,7 +121,7 @@ def _map_batch(
 
 
 def _cut(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """Halve a batch until each part is small enough; the input columns alone may be too large."""
+    """Halve a batch until each part is small enough; even the input columns may be too large."""
     if batch.num_rows < 2 or batch.nbytes <= LARGEST_BATCH:
         yield batch
         return
@@ -213,7 +213,7 @@ def _fetch(
     with contextlib.closing(fetched):
         for outcome in fetched:
             if tracker is not None and isinstance(outcome, OdpsNbError):
-                tracker.add(items=1)  # counts as finished, although the fetch failed
+                tracker.add(items=1)  # a failed fetch also counts as finished
             if isinstance(outcome, LimitExceededError) and outcome.limit == task.largest:
                 yield _too_large(task, outcome)
             else:

@@ -80,7 +80,7 @@ def be_quiet(spark: SparkSession) -> None:
     def stop_and_undo() -> None:
         vars(spark).pop("stop", None)
         for warning_filter in added:
-            with contextlib.suppress(ValueError):  # the filters were reset meanwhile
+            with contextlib.suppress(ValueError):  # the filters have been reset
                 warnings.filters.remove(warning_filter)  # type: ignore[attr-defined]  # actually a list
         for handler, level in levels.items():
             handler.setLevel(level)

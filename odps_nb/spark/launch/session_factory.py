@@ -65,8 +65,8 @@ def session(
     Parameters
     ----------
     master
-        Spark master. Default: the value of ``ODPS_NB_SPARK_MASTER``, else ``local[*]``. In a job of
-        ``spark-submit``, the default is the master and all settings of the job, without ours.
+        Spark master. Default: the value of ``ODPS_NB_SPARK_MASTER``, else ``local[*]``. A job of
+        ``spark-submit`` uses its own master and settings by default, without our defaults.
     remote
         Address of a Spark Connect server, instead of a master: ``"sc://host:15002"``, or
         ``"local[2]"`` to start a server on this machine that listens on loopback only. Default: the
@@ -222,7 +222,7 @@ def defaults(master: str) -> dict[str, str]:
             "spark.driver.extraJavaOptions": f'"-Dlog4j2.configurationFile={_LOGGING.as_uri()}"',
         }
         with contextlib.suppress(metadata.PackageNotFoundError):
-            metadata.distribution("odps-nb")  # set only if installed: workers import the module
+            metadata.distribution("odps-nb")  # raises if not installed; workers import the module
             settings["spark.python.daemon.module"] = "odps_nb.spark.launch.worker_daemon"
         if sys.platform == "linux":  # 17-20 % faster; socket paths may be too long on other systems
             settings["spark.python.unix.domain.socket.enabled"] = "true"

@@ -3,7 +3,7 @@
 The daemon forks the Python workers, so each of them saves 0.6 s of imports. `session` sets
 ``spark.python.daemon.module`` to this module if driver and executors run on this machine.
 
-Only `main` imports pyspark, after `leave_archives` has determined from where.
+Only `main` imports pyspark, after `leave_archives` has set the folder to import it from.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ _LOADED = (
 
 
 def modules() -> tuple[str, ...]:
-    """Return the modules that our tasks import; pyarrow imports some only at the first row."""
+    """Return the modules that our tasks import, even those that pyarrow would import later."""
     return (*_LOADED, _DATA_SOURCE) if pyspark_version() >= DATA_SOURCES else _LOADED
 
 
 def leave_archives() -> None:
     """Import pyspark from its folder, not from the archives that Spark puts first on the path.
 
-    Before 4.2, PySpark reads the list of files in each archive again for each task: 60 to 80 ms of
-    processor. The path is left unless the archives are those of the installed pyspark.
+    Before 4.2, PySpark reads the list of files in each archive again for each task, which takes 60
+    to 80 ms of CPU time. The path changes only if the archives belong to the installed pyspark.
     """
     for archive in [Path(entry) for entry in sys.path if Path(entry).name == "pyspark.zip"]:
-        folders = archive.parent, archive.parents[2] / "jars"  # a jar without Python is there, too
+        folders = archive.parent, archive.parents[2] / "jars"  # Spark also adds a jar to the path
         ours = [entry for entry in sys.path if Path(entry).parent in folders]
         path = [entry for entry in sys.path if entry not in ours]
         spec = PathFinder.find_spec("pyspark", path)

@@ -112,7 +112,7 @@ class _Operation:
         finally:
             self._ended.set()
             if is_connect(self._spark):
-                with contextlib.suppress(ValueError):  # clearProgressHandlers was called meanwhile
+                with contextlib.suppress(ValueError):  # the user called clearProgressHandlers
                     self._spark.removeProgressHandler(handler)
             self._remove(self._tag)
 

@@ -50,7 +50,7 @@ class Activity:
 
 
 class Part(NamedTuple):
-    """One finished task's share of an activity; without ``counts``, a task that has started.
+    """The counts of one finished task of an activity; without ``counts``, the task has started.
 
     ``query`` is Spark's tag for a query's jobs, and ``tag`` is our tag for an action; each may be
     empty. A part that is recomputed keeps its stage, partition and number.
@@ -120,7 +120,7 @@ class Reports:
 class TaskCounter:
     """Counter for the tasks of one activity; pickled together with the function of a task.
 
-    ``starts`` is where tasks report that they have started.
+    ``starts`` is the address to which tasks report that they have started.
     """
 
     reports: Accumulator[list[Part | Ended]]
@@ -141,7 +141,7 @@ class TaskCounter:
 def counted(
     counter: TaskCounter | None, *, part: int | None = None
 ) -> Iterator[ProgressTracker | None]:
-    """Count a task's work on ``part`` (default: its Spark partition); a no-op without a counter."""
+    """Count a task's work on ``part`` (default: its Spark partition), if there is a counter."""
     if counter is None:
         yield None
         return

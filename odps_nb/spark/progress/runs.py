@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 MAX_LISTENERS = 1024
 _POLL = 0.2
 _QUIET = 0.4  # seconds from a run's last task to the run's end, if no stage is active
-_UNLISTED = 5.0  # seconds for which a stage that Spark does not list counts as new, not ended
+_UNLISTED = 5.0  # seconds for which a stage that Spark does not list is assumed to be new
 _SETTLE = 1.0
 _FAILED = "the Spark job failed; see its error"
 _NOT_COUNTED = "Spark needed only the first rows, which are not counted"
@@ -83,7 +83,7 @@ class _Run:
     last: float = field(default_factory=time.monotonic)
     _parts: dict[tuple[str, int, int, int], tuple[int, ...]] = field(default_factory=dict)
     _reads: Counter[tuple[str, int]] = field(default_factory=Counter)
-    _times: int = 0  # highest number of reads of any part
+    _times: int = 0  # the most often read part has been read this many times
     _totals: dict[str, int | None] = field(default_factory=dict)
 
     @property
@@ -155,7 +155,7 @@ class Runs:
         self._inbox: deque[Part | Ended] = deque()
         self._listeners: dict[int, MakesListener | _Run] = {}
         self._running: list[_Run] = []
-        self._past: set[int] = set()  # stages of ended runs, whose starts may arrive late
+        self._past: set[int] = set()  # stages of ended runs; their starts may be reported late
         self._doomed: frozenset[int] = frozenset()
         self._count = self._cell = 0
         self._detach: Callable[[], None] | None = None
@@ -402,13 +402,13 @@ class Runs:
         return not self._is_active(run) and not self._inbox
 
     def _is_active(self, run: _Run) -> bool:
-        """Whether a job of the run's query is active, or a stage too new for Spark to list it."""
+        """Whether the query of the run has an active job, or a stage too new for Spark to list."""
         active = self._ask(lambda context: context.statusTracker().getActiveStageIds(), [])
         is_new = time.monotonic() - run.last < _UNLISTED and None in self._stages(run)
         if is_new or run.stages.intersection(active):
             return True
         jobs = self._ask(lambda context: _active_jobs(context, run.query), set())
-        return bool(jobs)  # a later stage of the query, of which no task has reported
+        return bool(jobs)  # a later stage of the query runs; its tasks have not reported yet
 
     def _has_failed(self, run: _Run) -> bool:
         """Whether the newest job with a stage of the run has failed."""
@@ -435,5 +435,5 @@ class Runs:
             return otherwise
         try:
             return question(context)
-        except (Py4JError, OSError, AttributeError, TypeError):  # Spark was stopped meanwhile
+        except (Py4JError, OSError, AttributeError, TypeError):  # Spark has been stopped
             return otherwise

@@ -17,7 +17,7 @@ _LARGEST = 1 << 16
 
 
 class StartsAddress(NamedTuple):
-    """Where the driver receives datagrams; each must begin with ``token``."""
+    """The address at which the driver receives datagrams, each beginning with ``token``."""
 
     host: str
     port: int

@@ -43,7 +43,7 @@ _TIMES = {"TIMESTAMPTZ": True, "TIMESTAMPLTZ": True, "TIMESTAMPNTZ": False}
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """A typed time literal: its local time, for instants in the session's time zone."""
+    """A typed time literal as local time; an instant is in the session's time zone."""
 
     clock: datetime.datetime
     zoned: bool

@@ -42,7 +42,7 @@ _ENDS = frozenset(
     """.split()  # noqa: SIM905  # more readable than a list of strings
 )
 _BEGINS = frozenset(("and", "where", "on"))
-# Maximum bounds to try on each side: a bracket may belong to a call, and an `and` to a `between`.
+# Maximum end positions to try per side: a bracket may belong to a call, an `and` to a `between`.
 _TRIES = 10
 _NAME = re.compile(r"\w+")
 _MAX_WHERE = 16_000  # characters

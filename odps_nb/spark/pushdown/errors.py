@@ -43,7 +43,7 @@ def query_errors(reads: Sequence[TableRead]) -> Iterator[None]:
 def _place_of(failure: BaseException) -> str | None:
     """Return the query line that an error refers to, with its number; ``None`` if unknown."""
     message, fragment = str(failure), parameters_of(failure).get("error", "")
-    if match := _UNDERLINED.search(message):  # PySpark 3.5 has no contexts
+    if match := _UNDERLINED.search(message):  # errors of PySpark 3.5 have no contexts
         fragment = match[1][len(match[2]) : match.end(3) - match.start(2)]
     for context in contexts_of(failure):
         # Use the first context that is neither a Python call nor the text of a Spark view.

@@ -55,9 +55,9 @@ class ParsedQuery:
 
     ``words`` are all words outside quotes, in lower case; a column whose name is not among them is
     unused. ``plain_texts`` are the literals that all Spark versions interpret alike. ``is_regular``
-    is false if the tree may omit part of the text; ``is_repeatable`` is false if dropping rows may
-    change values in other rows. ``zone`` is the session's time zone, ``None`` if unknown. ``fixed``
-    lists replacements as (start, end, text).
+    is false if the tree may omit part of the text. ``is_repeatable`` is false if dropping rows may
+    change values in other rows. ``zone`` is the session's time zone, or ``None`` if it is unknown.
+    ``fixed`` lists replacements in the text as (start, end, replacement).
     """
 
     text: str
@@ -201,7 +201,7 @@ def cte_of(table: Any) -> Any | None:
         clause = parent if isinstance(parent, exp.With) else parent.args.get("with_")
         if isinstance(clause, exp.With) and not isinstance(child, exp.With):
             seen = clause.expressions
-            if child in seen and parent is clause:  # an entry can refer only to earlier entries
+            if child in seen and parent is clause:  # a CTE can refer only to earlier ones
                 index = next(i for i, item in enumerate(seen) if item is child)
                 seen = seen[: index + bool(clause.args.get("recursive"))]
             for entry in reversed(seen):

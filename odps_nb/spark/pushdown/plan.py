@@ -115,7 +115,7 @@ def with_partitions(
     *,
     whole: bool = True,
 ) -> TableRead:
-    """Choose the partitions that the query may need, from all or, without ``whole``, from some.
+    """Choose the partitions that the query may need from ``known``: all partitions if ``whole``.
 
     ``answers`` are Spark's results for computed conditions, keyed by partition values. If too many
     partitions are left, or if a request cannot express a partition unambiguously, the condition

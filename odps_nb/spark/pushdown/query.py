@@ -74,8 +74,8 @@ def sql(
     A name in the query denotes the first of these that exists: a ``with`` entry of the query, a
     view or table that Spark knows, or a table of the service (``table``, ``project.table``,
     ``project.schema.table``). Only columns, partitions and rows that the query can use are read;
-    `explain_sql` shows which. Conditions restrict a table only in the SELECT that names it, not
-    outside of its subquery or ``with`` entry. Spark's catalog does not change.
+    `explain_sql` shows which. A condition reduces what is read only if it is in the SELECT that
+    names the table, not outside its subquery or ``with`` entry. Spark's catalog does not change.
 
     Parameters
     ----------
@@ -377,7 +377,7 @@ def _read_plan(read: TableRead) -> ReadPlan:
         table=read.table,
         columns=read.columns,
         partition_columns=tuple(column.name for column in read.schema.partition_columns),
-        partitions=read.partitions or (),  # as spelled in the service's list
+        partitions=read.partitions or (),  # spelled as the service lists them
         condition=AllOf(read.conditions) if read.conditions else None,
         schema=read.schema,
         limit=read.limit,

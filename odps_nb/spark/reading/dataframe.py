@@ -5,7 +5,7 @@ The driver opens the session, so all tasks read one snapshot. Rows do not pass t
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from odps_nb.access.checks import PartitionLike
@@ -85,8 +85,8 @@ def read(
         Maximum number of rows.
     splits, split_bytes
         Approximate number of tasks, or of bytes per task. By default, a task reads at most 64 MiB,
-        or 256 rows with a BLOB column. If this gives fewer tasks than Spark has cores, the tasks
-        are smaller, but have at least 100,000 rows.
+        or 256 rows with a BLOB column; more if there would be over 100,000 tasks. If this gives
+        fewer tasks than Spark has cores, the tasks are smaller, but have at least 100,000 rows.
     text
         Handling of text that is not UTF-8, as in `Table.read`: ``"replace"`` replaces invalid bytes
         with U+FFFD, ``"binary"`` returns all text of data columns as ``binary``.
@@ -160,11 +160,18 @@ def read_scan(spark: SparkSession, scan: Scan, *, progress: Progress = None) -> 
         return with_known_count(frame, session)
 
 
-def local_dataframe(spark: SparkSession, rows: pa.Table, schema: TableSchema) -> DataFrame:
-    """Return a DataFrame of local rows, with the same Spark types as a table read."""
+def local_dataframe(
+    spark: SparkSession, read: Callable[[], pa.Table], schema_of: Callable[[], TableSchema]
+) -> DataFrame:
+    """Return a DataFrame of local rows, with the same Spark types as a table read.
+
+    The rows are read after `spark` was checked.
+    """
+    check_session(spark, SESSION_HINT)
     from odps_nb.spark.tasks.types import columns_for_spark, spark_schema
     from odps_nb.spark.versions import from_arrow
 
+    rows, schema = read(), schema_of()
     columns = columns_for_spark(schema)
     rows = rows.select([index for index, column in enumerate(schema) if column in columns])
     struct = spark_schema(columns)

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 #: Maximum rows of a task that reads a BLOB column: a few seconds of work with 1 MB blobs.
 BLOB_ROWS = 256
-#: Minimum rows or requests of a task that a free core would run. A task costs 16 ms, as much as
-#: reading about 16,000 rows of six columns; the tunnel needs a request for each partition.
+#: Minimum rows or requests of an additional task for an idle core. A task costs 16 ms, as much as
+#: reading about 16,000 rows of six columns. The tunnel needs a request for each partition.
 TASK_ROWS, TASK_REQUESTS = 100_000, 4
 _SHOWN = 200
 

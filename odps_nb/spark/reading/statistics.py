@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 #: Maximum size reported to the planner, and the size reported for a table of unknown size; Spark
 #: never broadcasts a table of this size.
 LARGEST = 8 << 30
-_CELL = 8  # minimum bytes of a value in a Spark row; also the size of a `range` number
+_CELL = 8  # minimum bytes of a value in a Spark row; a number of `range` also has 8 bytes
 #: Number of binary columns in `split_rows`; Spark counts each as 100 bytes per row.
 _PADS = 10
 _ROW = 8 + _CELL
@@ -65,7 +65,7 @@ def planned_size(session: ReadSession) -> int:
 def split_rows(spark: SparkSession, count: int, size: int) -> DataFrame:
     """Return one numbered row per split, each in its own partition, padded to ``size`` bytes.
 
-    Extra ``range`` rows, which the JVM filters out, make the size that Spark estimates: at most 17
+    Spark estimates the size from extra ``range`` rows, which the JVM filters out: at most 17
     million rows, each taking a few nanoseconds. For a large table, columns of one byte increase the
     size of each row. They are not null, because Spark cannot send a null column to Python with
     ``spark.sql.execution.arrow.compression.codec=lz4``.

@@ -201,7 +201,7 @@ def _make_entry(spark: SparkSession, entry: str, name: TableName, schema: TableS
     quoted = ".".join(f"`{part}`" for part in entry.split("."))
     if spark.catalog.tableExists(quoted):
         rows = spark.sql(f"describe table extended {quoted}").collect()
-        if any(row.col_name == "Provider" for row in rows):  # `attach` makes entries without one
+        if any(row.col_name == "Provider" for row in rows):  # an entry of `attach` has none
             raise ArgumentError(
                 f"Spark already has a table {entry}",
                 argument="tables",

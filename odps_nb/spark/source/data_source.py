@@ -70,7 +70,7 @@ class OdpsDataSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """Return the name after ``format``."""
+        """Return the name to pass to ``format``."""
         return "odps"
 
     def _given(self) -> Mapping[str, str]:

@@ -1,4 +1,4 @@
-"""Parses the options of ``format("odps")``; rejects unknown ones, as ignoring them is unsafe."""
+"""Parses the options of ``format("odps")``; rejects unknown options, which are unsafe to ignore."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def _connection(given: Mapping[str, str]) -> tuple[Profile, TableName]:
 
 
 def _listed(given: Mapping[str, str], name: str, separator: str) -> tuple[str, ...] | None:
-    """Return the names in an option, possibly none; ``None`` if the option is not set."""
+    """Return the names in an option, or ``None`` if the option is not set."""
     if name not in given:
         return None
     return tuple(one.strip() for one in given[name].split(separator) if one.strip())

@@ -1,4 +1,4 @@
-"""`register` and `options`: make ``format("odps")`` known to a session, and connect its readers."""
+"""`register` and `options`: add ``format("odps")`` to a session, and configure its connections."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 def options(odps: Connection | Profile | str | None = None) -> dict[str, str]:
     """Return the options, including credentials, for ``spark.read.format("odps").options(**…)``.
 
-    They are not needed after `register` with a connection. Options of a DataFrame reader or writer
+    If `register` has received a connection, no options are needed. Options of a reader or writer
     do not appear in plans, event logs or the UI. With Spark Connect, call `register` first, so that
     keys in plans are redacted. Never set credentials in ``spark.conf`` or in ``OPTIONS (…)`` in SQL
     text, which do appear in plans and logs; pass the name of a profile instead.

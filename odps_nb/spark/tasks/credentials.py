@@ -1,7 +1,7 @@
 """`TaskProfile`: carries a profile, with its keys, to the executors.
 
-It is pickled with the function of a task or with the class of a data source; neither appears in
-plans, event logs or the UI. Spark settings and SQL text never contain it.
+The profile is pickled with the function of a task or with the class of a data source; neither
+appears in plans, event logs or the UI. Spark settings and SQL text never contain the profile.
 """
 
 from __future__ import annotations

@@ -54,7 +54,7 @@ def from_spark(failure: BaseException) -> OdpsNbError | None:
 
 
 def _wrong_setup(told: str) -> OdpsNbError | None:
-    """Return the error for a Python or a setting with which tasks cannot run, or ``None``."""
+    """Return the error for a Python installation or setting that tasks cannot use, or ``None``."""
     if found := _VERSIONS.search(told):
         return ConfigError(
             f"the executors run Python {found.group(1)}, but the driver runs {found.group(2)}",
@@ -116,7 +116,7 @@ def job_errors() -> Iterator[None]:
 
 
 def job_failures() -> tuple[type[BaseException], ...]:
-    """Return the types of Spark's errors; before 4.0, errors of Java are among them."""
+    """Return the types of Spark's errors; before PySpark 4.0, they include Java errors."""
     from pyspark.errors import PySparkException
 
     try:

@@ -72,17 +72,17 @@ def shipped(function: Batches, *, name: str | None = None) -> Batches:
 
 
 class Shipped:
-    """Base class of objects that Spark sends to executors; raises the same error there."""
+    """Base class of objects sent to executors; unpickling raises the same error as `shipped`."""
 
     def __reduce_ex__(self, _: object) -> tuple[Any, ...]:
-        """Return what pickle loads: bytes in bytes, of which only the inner ones need odps_nb."""
+        """Return nested pickled bytes: only the inner bytes need odps_nb to be unpickled."""
         make, arguments, state = cast("tuple[Any, ...]", super().__reduce_ex__(2))[:3]
         inner = _pickled(_Call(_restored, make, arguments, state))
         return pickle.loads, (_pickled(_Call(_loader(), inner)),)
 
 
 class _Call:
-    """Is unpickled as the result of a call."""
+    """A function call; unpickling this object makes the call and returns its result."""
 
     def __init__(self, function: Callable[..., Any], *arguments: Any) -> None:
         self.made = function, arguments

@@ -90,7 +90,10 @@ def write(
     types: ColumnsLike | None = None,
     progress: Progress = None,
 ) -> Receipt:
-    """Write a DataFrame in one commit; if the commit fails, nothing is written.
+    """Write a DataFrame in one commit: all rows or, after an error, none.
+
+    If an error has ``in_doubt`` set, its commit may have succeeded: check the table before you
+    write the rows again.
 
     Columns are matched by name; missing ones become null. All columns are checked before a task
     starts. A BLOB column accepts content (binary), a struct of ``data``, ``mime_type`` and
@@ -99,8 +102,8 @@ def write(
     Parameters
     ----------
     df
-        The rows. Each DataFrame partition becomes one stream; more than 20,000 partitions (by the
-        tunnel: 400) are coalesced.
+        The rows. Each DataFrame partition becomes one stream; more than 20,000 partitions (with
+        the tunnel: 400) are coalesced.
     odps
         As in `odps_nb.spark.read`.
     partition
@@ -278,12 +281,12 @@ def write_target(
 def _arranged(df: DataFrame, target: Target, change: Change | None, most: int) -> DataFrame:
     """Group rows by table partition, and the rows of a `Change` also by its key columns.
 
-    Spark splits large groups again (rebalance). Without columns to group by, only the number of
-    tasks is limited to ``most``, the number of streams that a session may have.
+    Spark splits large groups again (rebalance). At most ``most`` tasks write, because a session
+    may have only this many streams.
     """
     from pyspark.sql import functions as F
 
-    known = {name.casefold() for name in df.columns}  # without columns that tasks generate
+    known = {name.casefold() for name in df.columns}  # tasks generate other columns
     named = [c.name for c in target.columns.partition_columns if c.name.casefold() in known]
     keys = [F.col(f"`{name}`") for name in named]
     if change is not None:

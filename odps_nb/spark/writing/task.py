@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 #: rows. The service's own connectors use the same limits.
 MAX_STREAMS = 20_000
 MAX_PARTITIONS = 512
-#: Maximum number of streams by the tunnel, each of which is one of the 500 upload sessions that the
-#: service allows for a table in five minutes (vendor's page *Overview of DTS*).
+#: Maximum number of streams with the tunnel. Each stream is an upload session, of which the service
+#: allows 500 for a table in five minutes (vendor's page *Overview of DTS*).
 MAX_TUNNEL_STREAMS = 400
 BLOB_ROWS = 256
 

@@ -63,8 +63,8 @@ STATUS_OF_CODE: Mapping[str, int] = MappingProxyType(
     {code: status for status, codes in _CODES.items() for code in codes.split()}
 )
 
-# number in "ODPS-0130131:…" -> code, as in stock clients (``docs/protocol.md`` section 8.1); those
-# of keys and signatures from the vendor's page *API errors (ODPS-04CCCCX)*, some of them HTTP 400
+# number in "ODPS-0130131:…" -> code, as in stock clients (``docs/protocol.md`` section 8.1); the
+# numbers of keys and signatures: vendor's page *API errors (ODPS-04CCCCX)*, some with HTTP 400
 _CODE_OF_NUMBER = {
     "0010000": "InternalServerError",
     "0110141": "DataVersionError",
@@ -325,8 +325,8 @@ def _parse_xml(body: bytes) -> _Parts:
 
 
 def _retry_after(headers: Mapping[str, str] | Pairs, hold_millis: int | None) -> float | None:
-    # Parse only seconds: a date needs a clock, which this layer must not use. `client` parses
-    # dates.
+    # Parse only seconds: a date needs a clock, which this layer must not use.
+    # `odps_nb.http.retry` parses dates.
     text = (find_header(headers, "retry-after") or "").strip()
     seconds = float(text) if re.fullmatch(r"\d{1,9}(\.\d{1,9})?", text, re.ASCII) else None
     if seconds is None and hold_millis is not None:

@@ -45,7 +45,7 @@ _HINT_OF_CODE = {
     "NoPermission": _NO_RIGHT,
     "AccessDenied": _NO_RIGHT,
     "NoSuchProject": "check the project name, and that the endpoint is for its region",
-    "NoSuchSchema": "check the name of the schema; schema= sets that of the connection",
+    "NoSuchSchema": "check the name of the schema; schema= sets the connection's schema",
     "NoSuchTable": "check the name; odps.tables() lists the tables of the project",
     "NoSuchPartition": "check the partition; table.partitions() lists those that exist",
     "NoSuchSession": "read again for a new snapshot; the session and its snapshot have expired",

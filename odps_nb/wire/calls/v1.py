@@ -380,8 +380,8 @@ def decode_answer(request: Any, body: bytes, headers: Mapping[str, str]) -> V1An
 def encode_read_answer(answer: ReadSessionAnswer) -> tuple[bytes, dict[str, str]]:
     """Encode a read session as version 1 does: without the members of the newer versions.
 
-    Of the numbers of rows and splits, one is -1, because the Java client prefers a number of splits
-    that is at least 0.
+    Either the number of rows or the number of splits is -1, because the Java client uses the number
+    of splits if it is at least 0.
     """
     found = fill(Draft(), answer).body
     body = {name: found[name] for name in _READ_ANSWER}

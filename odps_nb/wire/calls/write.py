@@ -214,7 +214,7 @@ class WriteStreamAnswer(StorageAnswer):
 
     ``row_offset`` is the next offset of an exactly-once stream, ``record_count`` its number of
     rows, ``byte_size`` the size of these rows in bytes; each is ``None`` if absent from the
-    response. State and row count have two spellings (``docs/protocol.md`` section 3.8).
+    response. State and row count have two member names each (``docs/protocol.md`` 3.8).
     """
 
     WHAT: ClassVar[str] = "write stream"

@@ -255,7 +255,7 @@ def _not_sql(kinds: list[str]) -> InvalidRequestError:
     """Return the error for a job without a SQL task."""
     if "SQLRT" in kinds:
         # The codes ODPS-182… make the clients of MCQA 1 fall back to SQL jobs (odps-sdk-core,
-        # `FallbackPolicy`; pyodps, `dbapi`); they name this one for a missing public session.
+        # `FallbackPolicy`; pyodps, `dbapi`); they expect this one for a missing public session.
         text = (
             f"{_NO_SESSION}: there are no sessions of MCQA 1, which is closed to new users since"
             " November 2025 (to do: use MaxQA, or run the statement as a SQL job)"

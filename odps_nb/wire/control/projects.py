@@ -39,7 +39,7 @@ class ProjectInfo:
 
     @property
     def timezone(self) -> str | None:
-        """The time zone of SQL statements that set none; ``None`` if the project does not say."""
+        """The default time zone of SQL statements; ``None`` if the document does not contain it."""
         return self.properties.get(SQL_ZONE) or None
 
     def encode(self, members: str = "Properties") -> tuple[bytes, dict[str, str]]:

@@ -45,8 +45,8 @@ _TYPES = {
 class TableInfo:
     """Metadata of a table. Times are in epoch seconds, sizes in bytes; ``None`` means unknown.
 
-    ``lifecycle`` is in days; -1 means forever. ``view_text`` is the query of a view, also of a
-    materialized view, for which ``is_view`` is false. ``rewrites``: MaxCompute may use the
+    ``lifecycle`` is in days; -1 means forever. ``view_text`` is the query of a view or a
+    materialized view; ``is_view`` is false for the latter. ``rewrites``: MaxCompute may use the
     materialized view for other queries. ``primary_key`` and ``properties`` are only in the extended
     document.
     """
@@ -73,7 +73,7 @@ class TableInfo:
 
     @property
     def kind(self) -> str:
-        """The kind, such as ``a view``, if only SQL reads the rows; ``""`` for other tables."""
+        """The kind, such as ``a view``, if only SQL can read the rows; ``""`` for other tables."""
         if self.is_view:
             return "a view"
         if self.is_object:

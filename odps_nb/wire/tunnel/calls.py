@@ -118,9 +118,9 @@ def _request(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DownloadAnswer:
-    """A download session: a snapshot of one partition or result.
+    """A download session: a snapshot of one table, partition or result.
 
-    ``status`` may be a text that no client knows, such as a failure. ``schema`` lists the columns;
+    ``status`` may be a value that no client knows, such as a failure. ``schema`` lists the columns;
     rows contain no partition columns.
     """
 
@@ -208,7 +208,7 @@ def _stored(body: bytes, headers: Mapping[str, str]) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenDownload:
-    """Request for a new download session; its snapshot is the state at this request.
+    """Request for a new download session; its snapshot is the state at the time of the request.
 
     ``limited``: for a result, download at most its first 10,000 rows.
     """
@@ -246,8 +246,8 @@ class GetDownload:
 class ReadDownload:
     """Request for the rows ``[offset, offset + count)`` of a download session, as Arrow.
 
-    ``columns``: the data columns to send, in the table's order; empty for all. The request asks for
-    the rows of the session even if rows were committed later (C++ tunnel, live tests:
+    ``columns``: the data columns to send, in the table's order; empty for all. The request reads
+    the session's snapshot even if rows were committed later (C++ tunnel, live tests:
     ``disable_modified_check``).
     """
 
@@ -282,7 +282,7 @@ class ReadDownload:
 class OpenUpload:
     """Request for a new upload session for a table without partitions, or for one partition.
 
-    The partition is created if it is missing. ``overwrite``: replace the rows with the commit.
+    The partition is created if it is missing. ``overwrite``: the commit replaces all rows.
     """
 
     idempotent: ClassVar[bool] = True  # an unused session expires
@@ -316,7 +316,7 @@ class GetUpload:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UploadBlock:
-    """Request whose body is one block of rows as Arrow; replaces an earlier block of this number.
+    """Request whose body is one block of rows as Arrow; replaces an earlier block with this number.
 
     ``compression``: content coding of the body.
     """

@@ -4,8 +4,8 @@
 
     | u32 BE chunk size | chunk | CRC32C of it, BE | … | last chunk, shorter | CRC32C of all, BE |
 
-A chunk of full size whose checksum covers all chunks is the last one, which some writers send
-instead of an empty last chunk.
+Some writers send no empty chunk at the end of the stream. Their last chunk has the full size, and
+its checksum covers all chunks.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ _RUN = 8
 class ChunkVerifier:
     """Verifies the chunks of one stream, in order; ``head`` is the stream's first four bytes.
 
-    Read `stored_size` bytes at a time and pass them to `verify`, fewer only at the end. At the end
-    of the stream, call `require_end`.
+    Read `stored_size` bytes at a time (fewer only at the end of the stream) and pass them to
+    `verify`. At the end of the stream, call `require_end`.
 
     Examples
     --------

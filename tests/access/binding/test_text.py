@@ -216,7 +216,7 @@ def test_a_list_outside_of_in_is_refused(text):
 
 
 def test_any_number_of_comments_may_follow_a_list():
-    """The time to bind such a text once doubled with each comment."""
+    """In an earlier version, each comment doubled the time to bind the text."""
     comments = "/**/" * 500
     assert bind(f"s in (:two{comments})", LISTS) == f"s in ('paid', 'new'{comments})"
     with pytest.raises(ArgumentError, match="only be bound after IN"):

@@ -28,7 +28,7 @@ NANOSECONDS = st.integers(-(2**63) + 1, 2**63 - 1)
 
 
 @pytest.mark.parametrize("value", REFUSED, ids=lambda value: type(value).__name__)
-def test_a_value_without_a_literal_is_a_typed_error_with_advice(value):
+def test_a_value_without_a_literal_raises_a_typed_error_with_advice(value):
     for form in (value, [1, value]):
         with pytest.raises(ArgumentError) as caught:
             literal(form)
@@ -45,7 +45,7 @@ def test_a_uuid_is_refused_and_its_text_is_bound():
 
 
 @given(NANOSECONDS)
-def test_nanoseconds_are_kept_by_every_library(ns):
+def test_times_of_every_library_keep_their_nanoseconds(ns):
     clock, length = Time(ns, is_instant=False), Duration(ns)
     assert plain(np.datetime64(ns, "ns")) == plain(np.array(ns, "M8[ns]")) == clock
     assert plain(pa.scalar(ns, pa.timestamp("ns"))) == clock
@@ -70,7 +70,7 @@ def test_a_time_with_a_zone_is_bound_as_its_instant(clock, zone):
 @given(st.datetimes(), st.sampled_from(["UTC", "Asia/Shanghai", "America/New_York"]))
 @example(datetime.datetime(2024, 11, 3, 5, 30), "America/New_York")
 @example(datetime.datetime(2024, 11, 3, 6, 30), "America/New_York")
-def test_a_literal_of_an_instant_means_that_instant(clock, name):
+def test_a_literal_is_parsed_as_the_instant_that_it_was_written_for(clock, name):
     zone, utc = ZoneInfo(name), datetime.UTC
     assume(datetime.datetime(1, 1, 3) < clock < datetime.datetime(9999, 12, 30))
     moment = plain(clock.replace(tzinfo=utc))

@@ -113,7 +113,7 @@ def test_small_and_empty_blobs_can_be_opened_as_files(blobs):
     file.close()
 
 
-def test_a_long_read_removes_the_small_receive_buffer(blobs, monkeypatch):
+def test_a_long_read_removes_the_limit_of_the_receive_buffer(blobs, monkeypatch):
     freed, lift = [], BlobFile.receive_freely
 
     def record_and_free(stream):
@@ -236,14 +236,14 @@ def test_the_media_type_declared_by_the_uploader_is_ignored(odps):
 
 @pytest.mark.gate(1)
 @pytest.mark.parametrize("head", [100, 3 * MIB])
-def test_reading_a_head_fetches_at_most_one_mebibyte_more(odps, blobs, content, cache, head):
+def test_reading_first_bytes_fetches_at_most_one_mebibyte_more(odps, blobs, content, cache, head):
     """Bytes that the client has not read from the socket are counted, too."""
     parts = urlsplit(odps.profile.tunnel_endpoint)
     with (
         Metered((parts.hostname, parts.port)) as meter,
         connect_again(odps.profile, tunnel_endpoint=meter.url) as connection,
     ):
-        connection.blob(blobs[0].reference).bytes()  # its buffer may be large
+        connection.blob(blobs[0].reference).bytes()  # may use a large receive buffer
         before = meter.carried
         with connection.blob(blobs[0].reference).open(seek=True) as file:
             assert file.read(head) == content[:head]
@@ -251,7 +251,7 @@ def test_reading_a_head_fetches_at_most_one_mebibyte_more(odps, blobs, content, 
             assert meter.carried - before <= head + MIB
         before = meter.carried
         assert connection.blob(blobs[0].reference).bytes() == content
-    assert meter.carried - before > LARGE  # after the thread that counts has ended
+    assert meter.carried - before > LARGE  # counted after the meter has stopped
 
 
 def test_getting_the_size_of_a_large_blob_takes_one_small_request(blobs, counted, cache):

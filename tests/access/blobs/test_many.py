@@ -94,7 +94,7 @@ def save(fetch, numbers, folder, **options):
 # -- a folder ----------------------------------------------------------------------------------
 
 
-def test_paths_are_in_the_order_of_the_references_and_none_for_a_null(odps, media, tmp_path):
+def test_paths_are_in_the_order_of_the_references_and_a_null_has_none(odps, media, tmp_path):
     values = media.drop_null().to_pylist()
     column = pd.Series([values[1], None, values[0], np.nan, values[1], pd.NA], dtype=object)
     seen = Watcher()
@@ -228,7 +228,7 @@ def test_a_folder_that_is_not_writable_raises_a_typed_error(odps, media, tmp_pat
     assert caught.value.hint == "create it first"
     seen = Watcher()
     with pytest.raises(ConfigError, match="cannot create a file in /proc/self/fdinfo") as caught:
-        odps.blobs(media).save("/proc/self/fdinfo", progress=seen)  # root cannot write there
+        odps.blobs(media).save("/proc/self/fdinfo", progress=seen)  # not writable, even for root
     assert "may write" in caught.value.hint
     assert seen.last.phase is Phase.FAILED
 

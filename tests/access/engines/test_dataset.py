@@ -343,7 +343,7 @@ def test_a_missing_table_raises_an_error_immediately(odps):
 
 
 @pytest.mark.storage_api("far times")
-def test_times_beyond_nanoseconds_raise_an_error_that_names_the_option(odps, new_name):
+def test_times_outside_the_nanosecond_range_raise_an_error_that_names_the_option(odps, new_name):
     table = odps.create_table(new_name("far"), "at timestamp")
     far = datetime.datetime(9999, 12, 31)
     table.write(pa.table({"at": pa.array([far], pa.timestamp("us"))}), progress=False)

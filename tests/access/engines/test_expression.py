@@ -66,7 +66,7 @@ def test_an_expression_that_cannot_be_pushed_down_is_not_parsed(expression):
     assert fields_of(expression) is None
 
 
-def test_the_operands_of_a_conjunction_are_its_parts():
+def test_a_conjunction_is_divided_into_its_operands():
     expression = (field("x") > 1) & ((field("y") > 2) & (field("z") | field("w")))
     parts = list(parts_of(read(expression)))
     assert [one.name for one in parts if isinstance(one, ArrowCall)] == [

@@ -55,7 +55,7 @@ def test_a_filter_selects_the_same_rows_as_in_memory(odps, in_memory, condition)
 
 
 def test_many_concurrent_queries_finish(odps, in_memory):
-    """As many reads as polars has threads once blocked forever (polars issue 24963)."""
+    """In an earlier version, one read per thread of polars blocked forever (polars issue 24963)."""
     lazy = odps.table("orders").scan_polars().filter(DAY).select(pl.col("quantity").sum())
     found = pl.collect_all([lazy] * (pl.thread_pool_size() + 2))
     assert {one.item() for one in found} == {in_memory["quantity"].sum()}

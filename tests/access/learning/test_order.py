@@ -1,4 +1,4 @@
-"""The order of an epoch contains each row once, depends only on the seed, and starts anywhere."""
+"""The order of an epoch has each row once, depends only on the seed, and can start at any row."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An error while a DataFrame is built from arriving batches."""
+"""An interrupt while a DataFrame is built from arriving batches does not keep rows in memory."""
 
 from __future__ import annotations
 

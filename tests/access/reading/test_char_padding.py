@@ -57,7 +57,7 @@ def as_bytes(value: Any) -> Any:
 
 @pytest.fixture(scope="module")
 def unpadded_service() -> Iterator[LocalService]:
-    """A service that sends CHAR without blanks."""
+    """A service that sends CHAR values without trailing blanks."""
     with launch.start(samples=False, options=("--form", "char=stripped")) as running:
         yield running
 
@@ -256,7 +256,7 @@ def test_char_keys_that_differ_in_trailing_blanks_are_equal(odps: Connection) ->
 
 
 @pytest.mark.parametrize("bound", ["p>='x '", {"p >=": "x "}, {"p <=": "x"}, {"p <=": "x  "}])
-def test_blanks_behind_a_bound_on_a_char_partition_do_not_count(table: Table, bound: Any) -> None:
+def test_blanks_after_a_bound_on_a_char_partition_are_ignored(table: Table, bound: Any) -> None:
     assert sorted(table.read(["id"], partitions=bound).to_arrow()["id"].to_pylist()) == [
         *range(1, 6)
     ]

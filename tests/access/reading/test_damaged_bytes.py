@@ -1,4 +1,4 @@
-"""A byte changed in transit is detected by a checksum; without one, nothing is called verified."""
+"""Checksums detect bytes changed in transit; data without checksums is never called verified."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_rows_without_checksums_are_not_reported_as_verified(
     monkeypatch: pytest.MonkeyPatch,
     what: str,
 ) -> None:
-    monkeypatch.setattr(Attempts, "pause", lambda self, seconds: None)  # requested again
+    monkeypatch.setattr(Attempts, "pause", lambda self, seconds: None)  # retries do not wait
     table = odps.create_table(new_name("flip"), "id bigint")
     table.write(pa.table({"id": [MARK] * 10}))
     seen = Watcher()
@@ -124,7 +124,7 @@ def test_a_changed_blob_raises_an_error_and_an_unchanged_blob_is_verified(
     new_name: NewName,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(Attempts, "pause", lambda self, seconds: None)  # requested again
+    monkeypatch.setattr(Attempts, "pause", lambda self, seconds: None)  # retries do not wait
     table = odps.create_table(new_name("flip"), "id bigint, content blob")
     table.write(pa.table({"id": [1], "content": [SENT * 100]}))
     whole, damaged = Watcher(), Watcher()

@@ -1,7 +1,7 @@
-"""`where=` over the service, which only skips blocks: every front end returns exact rows.
+"""`where=` returns exact rows in every front end, although the service only skips blocks.
 
-Random conditions over a table of several blocks, compared with DuckDB; also limits, bytes, columns
-that only the condition needs, broken connections, and splits.
+Random conditions over a table of several blocks are compared with DuckDB. Other tests cover limits,
+maximum bytes, columns that only the condition needs, broken connections, and splits.
 """
 
 from __future__ import annotations

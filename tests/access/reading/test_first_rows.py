@@ -1,4 +1,4 @@
-"""`Table.head`: one request if a preview returns the rows, otherwise a short read.
+"""`Table.head` sends one request if a preview returns the rows, otherwise it does a short read.
 
 Also tests read sessions that another process continues by their id.
 """

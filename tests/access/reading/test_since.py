@@ -1,4 +1,4 @@
-"""`Table.read(since=…, until=…, changes=…)`: the rows after a version or a time."""
+"""`Table.read(since=…, until=…, changes=…)` returns the rows after a version or a time."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.storage_api("versions")
 
 @pytest.fixture
 def keyed(odps: Connection, new_name: NewName) -> Table:
-    """Versions 2 to 5 upsert 1 and 2, delete 2, update 1, and insert 3 and 19."""
+    """Versions 2 to 5 upsert rows 1 and 2, delete row 2, update row 1, and insert rows 3 and 19."""
     name = new_name("since")
     odps.sql(
         f"CREATE TABLE {name} (id BIGINT NOT NULL, v STRING, PRIMARY KEY (id))"
@@ -115,7 +115,7 @@ def test_changes_can_be_read_into_a_data_frame(keyed: Table) -> None:
 def test_changes_of_one_table_can_be_applied_to_another(
     odps: Connection, new_name: NewName, keyed: Table
 ) -> None:
-    """`_change` makes it possible to update a copy from the version that it has."""
+    """The column `_change` makes it possible to bring an older copy of a table up to date."""
     name = new_name("copy")
     odps.sql(f"CREATE TABLE {name} (id BIGINT NOT NULL, v STRING, PRIMARY KEY (id))")
     copy = odps.table(name)

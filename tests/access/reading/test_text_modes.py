@@ -215,7 +215,7 @@ def test_conditions_compare_bytes_and_functions_use_replaced_text(
     assert found.column("s").to_pylist() == [SHOWN[mode]["s"][one - 1] for one in ids]
 
 
-def test_the_error_of_a_filtered_read_numbers_the_unfiltered_rows(table: Table) -> None:
+def test_the_row_number_in_an_error_of_a_filtered_read_counts_unfiltered_rows(table: Table) -> None:
     with pytest.raises(ConversionError) as caught:
         table.read(["id", "s"], where="id = 2").to_arrow()
     assert caught.value.row == 1
@@ -280,7 +280,7 @@ def test_a_mode_that_does_not_exist_is_refused_before_a_request(
 
 
 @pytest.mark.storage_api("blobs")
-def test_text_is_read_as_requested_beside_times_and_blobs(
+def test_text_modes_also_apply_to_tables_with_times_and_blobs(
     odps: Connection, new_name: NewName
 ) -> None:
     name = new_name("bytes")

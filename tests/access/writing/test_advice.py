@@ -25,7 +25,7 @@ def objects(*values: Any) -> pd.Series:
 
 
 ADVICE: list[tuple[str, pd.Series, str, Fix, list[Any]]] = [
-    # the type, the rejected values, words of the advice, the code in it, the stored values
+    # the type, the rejected values, words of the advice, the code in the advice, the stored values
     ("bigint", pd.Series([1.5, 2.0]), "round it to a whole number", pd.Series.round, [2, 2]),
     ("tinyint", pd.Series([True]), 'astype("int64")', lambda s: s.astype("int64"), [1]),
     ("bigint", pd.Series(["7"]), "pd.to_numeric", pd.to_numeric, [7]),

@@ -1,4 +1,4 @@
-"""BLOB cells at any depth of a row accept content, and the error for other values names them."""
+"""BLOB cells at any depth of a row accept content; the error for any other value names the cell."""
 
 import io
 from pathlib import Path

@@ -158,7 +158,7 @@ def test_a_session_is_committed_once(table: Table) -> None:
     assert ids(table) == [1]
 
 
-def test_leaving_without_a_commit_aborts_a_session_opened_here(table: Table) -> None:
+def test_leaving_the_block_without_a_commit_aborts_a_newly_opened_session(table: Table) -> None:
     with table.open_write() as session:
         session.write(rows(1))
     with pytest.raises(StateError, match="aborted"):
@@ -172,7 +172,7 @@ def test_leaving_without_a_commit_aborts_a_session_opened_here(table: Table) -> 
 
 
 @pytest.mark.storage_api("resumable writes")
-def test_leaving_a_resumed_session_aborts_nothing_and_closes_its_streams(
+def test_leaving_the_block_of_a_resumed_session_closes_its_streams_and_aborts_nothing(
     table: Table, service: LocalService
 ) -> None:
     with table.open_write() as session:

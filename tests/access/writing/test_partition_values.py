@@ -200,7 +200,7 @@ def test_a_bad_value_late_in_a_stream_of_rows_commits_nothing(
     assert ids_by_value(table) == before
 
 
-def test_rows_of_every_partition_are_read_without_naming_it(table: Table) -> None:
+def test_a_read_without_partitions_returns_the_rows_of_every_partition(table: Table) -> None:
     total = table.read().to_arrow().num_rows
     assert total == table.read(splits=3).to_pandas().shape[0] == len(NAMED + REFUSED)
     for value in (" b", "b", "'b'", "a,b"):
@@ -216,7 +216,7 @@ def test_completion_offers_only_partitions_that_a_magic_can_express(
 
 
 @pytest.mark.parametrize("value", ["03", "+3", "3.0", "-0", "٣", "0x3", "1e3"])
-def test_a_number_as_a_partition_has_one_spelling(
+def test_a_numeric_partition_value_has_exactly_one_accepted_spelling(
     odps: Connection, new_name: NewName, value: str
 ) -> None:
     table = odps.create_table(new_name("typed"), "id bigint", partitioned_by="k bigint")

@@ -50,7 +50,7 @@ class Types:
 
 @pytest.fixture(autouse=True)
 def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder for journals; a group contains two files."""
+    """A folder for journals; each upload request contains at most two files."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setattr(writing, "BLOB_ROWS", 2)
     return tmp_path / "state" / "odps_nb" / "uploads"

@@ -47,7 +47,8 @@ def test_unusual_values_are_stored_as_intended(
     assert table.read().to_arrow()["c"].to_pylist() == stored
 
 
-def test_nanoseconds_beside_far_years_are_rounded_on_request(
+@pytest.mark.storage_api("far times")
+def test_nanoseconds_in_a_column_with_far_years_are_rounded_on_request(
     odps: Connection, new_name: NewName
 ) -> None:
     table = odps.create_table(new_name("edge"), "c timestamp")
@@ -103,7 +104,7 @@ def test_each_kind_of_list_creates_an_array_column(
     assert stored[0] == 1
 
 
-def test_members_of_new_columns_match_in_any_case(odps: Connection, new_name: NewName) -> None:
+def test_members_of_new_structs_match_in_any_case(odps: Connection, new_name: NewName) -> None:
     table = odps.create_table(new_name("made"), [{"c": {"x": 1}}, {"c": {"X": 2}}])
     assert table.read().to_arrow()["c"].to_pylist() == [{"x": 1}, {"x": 2}]
 

@@ -130,19 +130,38 @@ def test_only_the_columns_of_an_existing_table_are_written(
 
 
 @pytest.mark.storage_api("blobs")
+def test_links_that_match_no_pattern_are_skipped(
+    odps: Connection, new_name: NewName, folder: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "outside.bin").write_bytes(b"outside")
+    (folder / "link.bin").symlink_to(tmp_path / "outside.bin")
+    (folder / "broken.bin").symlink_to(tmp_path / "nowhere")
+    (folder / "itself.bin").symlink_to(folder / "itself.bin")
+    for follow in (False, True):
+        written = odps.table(new_name("l")).write_files(
+            folder, pattern="*.txt", follow_links=follow
+        )
+        assert written.rows == 1
+
+
+@pytest.mark.storage_api("blobs")
 def test_links_pipes_and_missing_files_are_reported_before_anything_is_written(
     odps: Connection, new_name: NewName, folder: Path, tmp_path: Path
 ) -> None:
     name = new_name("never")
     (tmp_path / "outside.txt").write_bytes(b"outside")
     (folder / "link.txt").symlink_to(tmp_path / "outside.txt")
-    with pytest.raises(ConfigError, match="symbolic link"):
+    with pytest.raises(ConfigError, match="symbolic link") as caught:
         odps.table(name).write_files(folder)
+    assert caught.value.hint.endswith("or exclude it with pattern=")
     assert (
         odps.table(new_name("l")).write_files(folder, follow_links=True, pattern="*.txt").rows == 2
     )
     (folder / "link.txt").unlink()
     (folder / "a" / "up").symlink_to(folder)
+    with pytest.raises(ConfigError, match="symbolic link") as caught:
+        odps.table(name).write_files(folder, pattern="*.txt")
+    assert caught.value.hint.endswith("or remove it")
     with pytest.raises(ConfigError, match="link to one of its parent"):
         odps.table(name).write_files(folder, follow_links=True)
     (folder / "a" / "up").unlink()

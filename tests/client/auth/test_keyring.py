@@ -1,4 +1,4 @@
-"""Keys from a keyring: stored as the README describes, found by name, never displayed."""
+"""Keys from a keyring are stored as the README describes, found by name, and never displayed."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ PLACE = {"ODPS_ENDPOINT": "http://127.0.0.1:1/api", "ODPS_PROJECT": "p"}
 
 
 class MemoryKeyring(KeyringBackend):
-    """A keyring in memory; opening it raises ``trouble`` if set."""
+    """A keyring in memory; opening it raises ``error`` if set."""
 
     priority = 1
 
-    def __init__(self, *, finds_any: bool = True, trouble: Exception | None = None) -> None:
+    def __init__(self, *, finds_any: bool = True, error: Exception | None = None) -> None:
         super().__init__()
         self.kept: dict[tuple[str, str], str] = {}
         self.opened = 0
-        self._finds_any, self._trouble = finds_any, trouble
+        self._finds_any, self._error = finds_any, error
 
     def get_password(self, service, username):
         self.opened += 1
-        if self._trouble is not None:
-            raise self._trouble
+        if self._error is not None:
+            raise self._error
         return self.kept.get((service, username))
 
     def set_password(self, service, username, password):
@@ -74,7 +74,7 @@ def write(tmp_path, monkeypatch):
 
 
 def test_the_recipe_of_the_readme_gives_a_connection(service, write, tmp_path):
-    """The keyring program, a keyring in a file, and another process that connects by name."""
+    """Use the keyring program, a keyring in a file, and another process that connects by name."""
     write(
         f'[work]\nendpoint = "{service.endpoint}"\nproject = "{service.project}"\n'
         f'access_id = "{service.access_id}"\n'
@@ -129,7 +129,7 @@ def test_the_key_of_another_user_is_never_used(use, write):
     assert "keyring set" in caught.value.hint
 
 
-def test_a_key_is_not_combined_with_the_id_of_another_user(use, write):
+def test_a_key_is_never_used_with_the_id_of_another_user(use, write):
     drawer = use(MemoryKeyring())
     drawer.set_password("odps_nb", "other", SECRET)
     with pytest.raises(ConfigError, match="access_id is missing"):
@@ -137,7 +137,7 @@ def test_a_key_is_not_combined_with_the_id_of_another_user(use, write):
 
 
 def test_a_keyring_is_opened_only_when_only_the_key_is_missing(use, write):
-    drawer = use(MemoryKeyring(trouble=errors.KeyringLocked("locked")))
+    drawer = use(MemoryKeyring(error=errors.KeyringLocked("locked")))
     whole = {**os.environ, **PLACE, "ODPS_ACCESS_ID": "me", "ODPS_ACCESS_KEY": "k"}
     assert Profile.resolve(environ=whole).access_key == "k"
     with pytest.raises(ConfigError, match="endpoint and project are missing"):
@@ -146,7 +146,7 @@ def test_a_keyring_is_opened_only_when_only_the_key_is_missing(use, write):
 
 
 @pytest.mark.parametrize(
-    "trouble",
+    "error",
     [
         errors.KeyringLocked(SECRET),
         errors.InitError(SECRET),
@@ -155,12 +155,10 @@ def test_a_keyring_is_opened_only_when_only_the_key_is_missing(use, write):
         OSError(SECRET),
     ],
 )
-def test_a_keyring_that_cannot_be_opened_raises_an_error_without_secrets(
-    use, write, caplog, trouble
-):
+def test_a_keyring_that_cannot_be_opened_raises_an_error_without_secrets(use, write, caplog, error):
     caplog.set_level(logging.DEBUG)
-    use(MemoryKeyring(trouble=trouble))
-    with pytest.raises(ConfigError, match=f"cannot be opened: {type(trouble).__name__}") as caught:
+    use(MemoryKeyring(error=error))
+    with pytest.raises(ConfigError, match=f"cannot be opened: {type(error).__name__}") as caught:
         Profile.resolve(environ={**os.environ, **PLACE}, access_id="me")
     assert "unlock" in caught.value.hint
     assert SECRET not in "".join(traceback.format_exception(caught.value)) + caplog.text

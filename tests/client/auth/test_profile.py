@@ -1,4 +1,4 @@
-"""Profiles: precedence of sources, rejected settings, and that no secret is ever displayed."""
+"""Profiles: the precedence of sources, rejected settings, and secrets that are never displayed."""
 
 import copy
 import dataclasses
@@ -104,7 +104,7 @@ def test_an_environment_variable_can_name_the_profile(profiles):
     assert Profile.resolve(environ=env).project == "other_project"
 
 
-def test_parts_of_two_accounts_are_never_combined(profiles):
+def test_credentials_of_two_accounts_are_never_mixed(profiles):
     env = profiles(WORK) | {"ODPS_STS_TOKEN": "token-of-another-account"}
     assert Profile.resolve("work", environ=env).sts_token is None
 
@@ -140,7 +140,7 @@ def test_a_key_in_place_of_a_profile_name_is_not_shown(profiles, tmp_path, name,
         assert "k3y" not in repr(caught.value)
 
 
-def test_a_file_of_odps_nb_profiles_that_does_not_exist_is_named(tmp_path):
+def test_the_error_says_that_the_file_of_odps_nb_profiles_does_not_exist(tmp_path):
     with pytest.raises(ConfigError, match="are missing") as caught:
         Profile.resolve(environ=nowhere(tmp_path))
     assert "the file of ODPS_NB_PROFILES does not exist" in caught.value.hint
@@ -155,7 +155,7 @@ def test_without_a_profile_file_the_error_names_the_path_of_the_file(tmp_path):
     ("gone", "named"),
     [("ODPS_ENDPOINT", "endpoint"), ("ODPS_PROJECT", "project"), ("ODPS_ACCESS_KEY", "access_key")],
 )
-def test_missing_settings_are_named_with_their_variables(tmp_path, gone, named):
+def test_the_error_names_missing_settings_and_their_variables(tmp_path, gone, named):
     env = {k: v for k, v in ENV.items() if k != gone} | nowhere(tmp_path)
     with pytest.raises(ConfigError, match=named) as caught:
         Profile.resolve(environ=env)
@@ -181,7 +181,7 @@ def test_a_byte_order_mark_is_not_part_of_a_profile_file(profiles):
     assert profile.project == "p"
 
 
-def test_a_misspelt_setting_in_the_file_is_named(profiles):
+def test_the_error_names_a_misspelt_setting_in_the_file(profiles):
     with pytest.raises(ConfigError, match="unknown setting 'endpiont'") as caught:
         Profile.resolve("a", environ=profiles('[a]\nendpiont = "x"\n'))
     assert "did you mean 'endpoint'" in caught.value.hint
@@ -246,7 +246,7 @@ def test_a_valid_endpoint_is_accepted(url):
     assert profile.endpoint == url
 
 
-def test_the_endpoint_is_no_tunnel_endpoint():
+def test_the_service_endpoint_is_refused_as_tunnel_endpoint():
     with pytest.raises(ConfigError, match="tunnel_endpoint http://h/api ends with /api"):
         Profile(**ENTRY, tunnel_endpoint="http://h/api/")
 
@@ -258,7 +258,7 @@ KEYS = ("access_id", "access_key", "sts_token", "bearer_token", "app_id", "app_k
 
 @pytest.mark.parametrize("name", [*TEXTS, *KEYS])
 @pytest.mark.parametrize("value", [5, SECRET.encode(), [SECRET], f'"{SECRET}"', f" '{SECRET}' "])
-def test_a_setting_that_is_no_text_or_is_in_quotes_is_refused(tmp_path, name, value):
+def test_a_setting_that_is_not_text_or_is_in_quotes_is_refused(tmp_path, name, value):
     settings = {**ENTRY, name: value}
     if name in ("sts_token", "bearer_token"):
         settings = {**settings, "access_id": "STS.i"}
@@ -337,7 +337,7 @@ def test_a_profile_takes_its_settings_from_a_pyodps_entry():
     assert (profile.access_id, profile.access_key, profile.schema) == ("id", SECRET, "s")
 
 
-def test_names_get_the_defaults_of_the_profile():
+def test_table_names_get_the_project_and_schema_of_the_profile():
     profile = Profile(endpoint="http://h", project="p", access_id="i", access_key="k", schema="s")
     assert str(profile.table("t")) == "p.s.t"
     assert str(profile.table("q.t")) == "q.t"
@@ -349,9 +349,9 @@ def test_the_application_account_of_a_pyodps_entry_is_used():
         "me",
         "k",
         project="p",
-        endpoint="http://127.0.0.1:9/api",  # pyodps connects there; resolving takes longer
+        endpoint="http://127.0.0.1:9/api",  # pyodps connects to it; resolving a name takes longer
         app_account=application,
-        overwrite_global=False,  # otherwise pyodps signs with it in every later entry
+        overwrite_global=False,  # otherwise pyodps also signs for every later entry
     )
     keys = Profile.from_pyodps(entry).keys
     assert (keys.access_id, keys.app_id, keys.app_key) == ("me", "app", SECRET)
@@ -361,7 +361,7 @@ def test_the_application_account_of_a_pyodps_entry_is_used():
     "stated",
     ["/" + "x" * 300, "~no-such-user/profiles.toml", "nested", "binary", "folder/x"],
 )
-def test_a_profile_file_that_cannot_be_read_is_an_error_with_its_name(tmp_path, stated):
+def test_a_profile_file_that_cannot_be_read_raises_an_error_with_a_hint(tmp_path, stated):
     (tmp_path / "nested").write_text("a = " + "[" * 100_000)
     (tmp_path / "binary").write_bytes(b"\xff\x00\xfe")
     (tmp_path / "folder").write_bytes(b"")  # a file instead of a folder
@@ -434,7 +434,7 @@ def test_credentials_can_be_passed_for_an_entry_without_a_key():
     assert Profile.from_pyodps(entry, credentials=AccessKey("me", SECRET)).keys.access_id == "me"
 
 
-def test_copying_a_credentials_object_returns_it_and_its_class_is_refused():
+def test_a_copy_of_a_credentials_object_is_the_object_and_its_class_is_refused():
     value = AccessKey("me", SECRET)
     assert copy.copy(value) is copy.deepcopy(value) is value
     with pytest.raises(ConfigError, match="must be a function or a credentials object"):

@@ -1,4 +1,4 @@
-"""Keys are renewed in time by a function or a program, once, and never displayed."""
+"""A function or a program renews keys in time and only once; keys are never displayed."""
 
 import shlex
 import stat
@@ -122,7 +122,7 @@ def program(code: str) -> str:
 
 
 def test_keys_can_come_from_a_program():
-    text = '\ufeff{"access_id": "me", "access_key": "k"}\n'  # Windows' PowerShell adds the mark
+    text = '\ufeff{"access_id": "me", "access_key": "k"}\n'  # PowerShell adds the byte order mark
     found = from_process(program(f"import os; os.write(1, {text.encode()!r})"))
     assert found == {"access_id": "me", "access_key": "k"}
 
@@ -185,7 +185,7 @@ def test_each_request_is_signed_with_the_current_keys(monkeypatch):
     monkeypatch.setitem(CredentialSource.__init__.__kwdefaults__, "clock", clock)
 
     def ask() -> dict[str, object]:
-        ends = clock.now + 40  # renewed when half of the time has passed
+        ends = clock.now + 40  # keys are renewed after half of their lifetime
         return {"access_id": next(given), "access_key": "k", "sts_token": "t", "expiration": ends}
 
     with Service(GetReadSession=[give(FOUND)]) as service:

@@ -52,7 +52,7 @@ class Home:
         for name, value in values.items():
             self._monkeypatch.setenv(name, value)
 
-    # Each source with the account that its argument names, temporary (with a token) or not.
+    # Methods that create a source with the account of ``who``, with or without an STS token.
 
     def profile(self, who: str, *, token: bool, place: bool = False) -> None:
         lines = [f'access_id = "{who}"', f'access_key = "key-of-{who}"']
@@ -76,7 +76,7 @@ class Home:
     def pyodps(self, who: str, *, token: bool) -> None:
         account = {"accessKeyId": who, "accessKeySecret": f"key-of-{who}"}
         account |= {"securityToken": f"token-of-{who}"} if token else {}
-        path = self.private("sts.json", "\ufeff" + json.dumps(account))  # as PowerShell writes it
+        path = self.private("sts.json", "\ufeff" + json.dumps(account))  # PowerShell adds the mark
         self.environ(ODPS_STS_ACCOUNT_FILE=str(path))
 
     def config(self, who: str, *, token: bool) -> None:
@@ -252,13 +252,13 @@ def test_a_pickled_handle_takes_no_keys_of_another_endpoint(home):
             {"region": "eu-central-1", "network": "vpc"},
             "https://service.eu-central-1-vpc.maxcompute.aliyun-inc.com/api",
         ),
-        (  # newer than the list
+        (  # a region that is newer than the list
             {"region": "ap-southeast-9"},
             "https://service.ap-southeast-9.maxcompute.aliyun.com/api",
         ),
     ],
 )
-def test_a_region_is_enough_for_an_endpoint(home, given, endpoint):
+def test_an_endpoint_is_derived_from_a_region(home, given, endpoint):
     home.odps("me", token=False)
     profile = odps_nb.connect(project="p", **given).profile
     assert (profile.endpoint, profile.region) == (endpoint, None)
@@ -268,7 +268,7 @@ def test_a_region_is_enough_for_an_endpoint(home, given, endpoint):
 
 @pytest.mark.parametrize("way", ["argument", "variable", "profile"])
 def test_a_region_from_another_source_than_the_endpoint_selects_no_signature_version(home, way):
-    """Version 4 is for a region that was written next to the endpoint."""
+    """Version 4 is used only for a region from the same source as the endpoint."""
     region, endpoint = "cn-shanghai", "https://service.cn-shanghai.maxcompute.aliyun.com/api"
     home.config("me", token=False)
     path = home.path / ".aliyun/config.json"
@@ -289,7 +289,7 @@ def test_a_region_from_another_source_than_the_endpoint_selects_no_signature_ver
     assert both.region == region
 
 
-def test_an_application_of_another_source_does_not_sign_for_a_role(home, metadata):
+def test_an_application_account_of_another_source_does_not_sign_requests_of_a_role(home, metadata):
     home.environ(ALIBABA_CLOUD_CREDENTIALS_URI=metadata, ODPS_APP_ID="app", ODPS_APP_KEY="of-app")
     profile = Profile.resolve(**PLACE)
     assert (profile.app_id, profile.keys.access_id) == (None, "STS.Nrole")
@@ -510,7 +510,7 @@ print(keys.access_id, keys.access_key, keys.sts_token, repr(profile))
 
 @pytest.mark.parametrize("kind", ["ECS", "OIDC"])
 def test_keys_can_come_from_a_role(home, metadata, authority, kind):
-    """A process of its own, because the vendor's library reads variables when it is imported."""
+    """Use a separate process, because the vendor's library reads variables at its import."""
     parts = urlsplit(metadata)
     with (
         TlsFront(
@@ -543,7 +543,7 @@ def test_keys_can_come_from_a_role(home, metadata, authority, kind):
     assert not done.stderr
 
 
-def test_a_role_without_keys_is_named_and_no_token_is_logged(home, monkeypatch, capfd, caplog):
+def test_the_error_names_a_role_without_keys_and_logs_no_token(home, monkeypatch, capfd, caplog):
     caplog.set_level(logging.INFO)
     home.environ(ALIBABA_CLOUD_CREDENTIALS_URI="http://127.0.0.1:1/nobody?token=in-the-address")
     with pytest.raises(ConfigError, match="the credentials URI failed") as caught:
@@ -567,7 +567,7 @@ def test_a_role_without_keys_is_named_and_no_token_is_logged(home, monkeypatch, 
         (0o600, '{"profiles": []}', "the file has no profile 'default'"),
     ],
 )
-def test_a_config_file_that_is_not_used_is_named_with_the_reason(home, mode, text, why):
+def test_the_error_names_an_unused_config_file_and_the_reason(home, mode, text, why):
     home.config("me", token=False)
     path = home.path / ".aliyun/config.json"
     if text is not None:

@@ -1,4 +1,4 @@
-"""Hosts that a service names for its Storage API: which of them receive data and tokens."""
+"""Only some of the hosts that a service names for its Storage API receive data and tokens."""
 
 import pytest
 
@@ -64,7 +64,7 @@ def test_a_private_storage_host_of_a_public_service_is_refused(named, has_token)
         ("http://127.0.0.1:1/api", "https://dt.example.com"),
     ],
 )
-def test_a_token_stays_in_its_domain(endpoint, named):
+def test_a_token_is_never_sent_to_a_host_of_another_domain(endpoint, named):
     with pytest.raises(ConfigError, match="another domain"):
         check_tunnel_host(named, endpoint=endpoint, has_token=True)
     check_tunnel_host(named, endpoint=endpoint, has_token=False)

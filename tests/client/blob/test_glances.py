@@ -1,4 +1,4 @@
-"""First bytes of blobs in few requests, without transferring more than needed."""
+"""The first bytes of blobs take few requests and transfer no more than needed."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_only_the_damaged_blob_is_reported_as_damaged(bad):
         refs = asked(seen).references
         body = bytearray(body_of(refs))
         if reference(bad) in refs:
-            body[10] ^= 4  # before all other blobs of the response
+            body[10] ^= 4  # at the start of each response with the bad blob
         line.answer(bytes(body))
 
     with first_bytes(references(5), step, tries=4) as (found, _):

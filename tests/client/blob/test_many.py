@@ -1,4 +1,4 @@
-"""Blobs arrive complete, verified and in order, one per reference; or an error names it."""
+"""Each reference returns a complete, verified blob, in order; otherwise an error names it."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_an_empty_list_sends_no_request():
 
 
 @pytest.mark.parametrize("n", range(len(SIZES)))
-def test_a_single_reference_is_requested_alone(n):
+def test_a_request_for_one_reference_returns_one_verified_record(n):
     got, service, _ = fetch(1, refs=[reference(n)])
     assert got == [BlobRecord(data=content(n), verified=True, reference=reference(n))]
     assert len(asked_refs(service)[0]) == 1
@@ -110,7 +110,7 @@ def test_planned_batches_contain_every_reference_once(total):
     assert all(high - low > 1 for low, high in bounds) or total == 1
 
 
-def test_a_blob_named_twice_is_fetched_once():
+def test_a_blob_that_is_referenced_twice_is_fetched_once():
     refs = [reference(n) for n in (5, 3, 5, 5, 3, 4)]
     got, service, _ = fetch(0, refs=refs, workers=1)
     assert [number(record.reference) for record in got] == [5, 3, 5, 5, 3, 4]
@@ -161,7 +161,7 @@ def test_a_wrong_number_of_blobs_raises_an_error(given):
 
 
 @pytest.mark.parametrize("place", [0, 5, 12])
-def test_an_unknown_reference_is_named(place):
+def test_the_error_names_an_unknown_reference(place):
     refs = references(13)
     refs[place] = reference(1234)
     tracker_items = []
@@ -292,7 +292,7 @@ def test_a_blob_that_changes_in_the_meantime_raises_an_error(blob):
     ],
     ids=["other", "shorter", "longer"],
 )
-def test_a_seekable_blob_that_changes_after_an_error_raises_another(blob, kind):
+def test_a_seekable_blob_that_changes_after_an_error_raises_another_error(blob, kind):
     with (
         Service(ReadBlobs=[cut_at(0.5), other(blob)]) as service,
         service.client(retry=RetryPolicy(max_attempts=1)) as storage,
@@ -360,7 +360,7 @@ def test_an_unknown_blob_raises_an_error_on_opening():
     assert reference(1000).token in str(caught.value)
 
 
-def test_a_failing_server_ends_the_opening():
+def test_opening_a_blob_on_a_failing_server_raises_a_server_error():
     with (
         Service(ReadBlobs=[fail(500, "InternalServerError")]) as service,
         service.client(retry=RetryPolicy(max_attempts=2)) as storage,
@@ -370,7 +370,7 @@ def test_a_failing_server_ends_the_opening():
 
 
 def test_each_response_in_an_unknown_coding_is_closed_before_the_next_attempt():
-    """An open response is an unclosed socket, which causes a warning and so an error."""
+    """An unclosed response leaves an open socket, whose warning would fail the test."""
     gone = threading.Semaphore(0)
 
     def coded(line, seen) -> None:
@@ -418,7 +418,7 @@ def test_truncation_of_a_blob_always_raises_an_error():
     with Service(ReadBlobs=steps) as service, service.client(retry=once) as storage:
         for at in cuts:
             with open_blob(storage, reference(4)) as file:
-                if at in whole:  # truncated after a whole block: only the length reveals it
+                if at in whole:  # truncation after a whole block, which only the length reveals
                     assert content(4).startswith(file.read())
                 else:
                     with pytest.raises(ProtocolError):

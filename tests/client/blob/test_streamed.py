@@ -179,7 +179,7 @@ def test_recurring_damage_is_attributed_to_one_blob(bad):
         refs = asked(seen).references
         body = bytearray(body_of(refs))
         if reference(bad) in refs:
-            body[10] ^= 4  # before all other blobs of the response
+            body[10] ^= 4  # at the start of each response with the bad blob
         line.answer(bytes(body))
 
     seen = []
@@ -228,7 +228,7 @@ def test_a_suppressed_error_is_raised_again():
 
 
 @pytest.mark.parametrize("place", [0, 5, 12])
-def test_an_unknown_blob_is_named_by_its_position(place):
+def test_the_error_names_the_position_of_an_unknown_blob(place):
     refs = references(13)
     refs[place] = reference(1234)
     seen = []
@@ -327,8 +327,8 @@ def test_batch_sizes_depend_on_the_received_blobs():
     ranges = iter(batches)
     assert next(ranges) == (0, 8)
     batches.record(0, blobs=8)
-    assert next(ranges) == (8, 264)  # empty ones
+    assert next(ranges) == (8, 264)  # after empty blobs
     batches.record(1600, blobs=8)
-    assert next(ranges) == (264, 274)  # blobs of 100 bytes
+    assert next(ranges) == (264, 274)  # after 16 blobs of 100 bytes on average
     batches.record(10**9, blobs=0)
-    assert next(ranges) == (274, 276)  # a large one is in transfer
+    assert next(ranges) == (274, 276)  # a large blob is being received

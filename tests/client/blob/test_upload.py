@@ -1,4 +1,4 @@
-"""Blobs are uploaded completely, in order, one reference each; the server's response must agree."""
+"""Blobs are uploaded completely and in order; a response that does not match them is an error."""
 
 from __future__ import annotations
 
@@ -193,7 +193,7 @@ def test_a_batch_with_too_few_references_raises_an_error():
             )
 
 
-def test_a_file_that_shrinks_in_the_meantime_raises_an_error(tmp_path):
+def test_a_file_that_shrinks_during_the_upload_raises_an_error(tmp_path):
     path = tmp_path / "shrinking"
     path.write_bytes(bytes(100))
 
@@ -227,7 +227,7 @@ def test_an_endless_stream_is_rejected_at_the_maximum_blob_size(monkeypatch):
 
 
 @pytest.mark.parametrize("make", [None, os.mkdir, os.mkfifo], ids=["nothing", "folder", "pipe"])
-def test_a_path_without_a_file_is_an_error_that_names_it(tmp_path, make):
+def test_a_path_without_a_file_raises_an_error_that_names_the_path(tmp_path, make):
     path = tmp_path / "place"
     if make is not None:
         make(path)

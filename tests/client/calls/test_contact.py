@@ -1,4 +1,4 @@
-"""Errors name the right host, an unknown host is not retried long, and keys stay hidden."""
+"""Errors name the right host, unreachable hosts get few retries, and keys stay hidden."""
 
 from __future__ import annotations
 
@@ -91,11 +91,11 @@ def failed(call: Callable[[], object]) -> OdpsNbError:
     return caught.value
 
 
-# -- the wait for an unknown host ---------------------------------------------------------------
+# -- the wait for an unreachable host ------------------------------------------------------------
 
 
 def attempts_of(start, options: ClientOptions, *, speed: float, answers: bool = False) -> int:
-    """Count the attempts at a silent or dropping host, with a clock ``speed`` times as fast."""
+    """Count the attempts at an unreachable host, with a clock ``speed`` times as fast."""
     slept: list[float] = []
     clock = {"monotonic": lambda: time.monotonic() * speed, "sleep": slept.append}
     with start() as url, client(f"{url}/api", options=options, **clock) as storage:
@@ -291,7 +291,7 @@ def test_a_tunnel_host_given_as_the_endpoint_is_reported(monkeypatch):
 
 
 @pytest.mark.parametrize(("status", "code"), [(400, "InvalidParameter"), (404, "NoSuchQuota")])
-def test_an_unknown_quota_is_named_in_the_error(status, code):
+def test_the_error_names_an_unknown_quota(status, code):
     body = encode_error_json(code, "not found", "r")
     with (
         Peer(script_of(body, status)) as peer,
@@ -344,7 +344,7 @@ RESPONSES: dict[str, Callable[[StorageClient], object]] = {
 
 @pytest.mark.parametrize("what", RESPONSES)
 def test_a_web_page_is_an_error_and_is_not_requested_again(what):
-    """Rule: for any request, a web page is one error that names the host and the title."""
+    """Any request that receives a web page raises one error that names the host and the title."""
     is_storage = what not in ("control plane", "storage host", "query")
     with (
         Peer(script_of(PAGE, is_service=False)) as peer,
@@ -480,7 +480,7 @@ def test_an_error_without_a_document_is_explained(status):
 @pytest.mark.parametrize(
     "greeting", [b"SSH-2.0-x\r\n", b"220 mail\r\n", b"HTTP/2 200\r\n\r\n", b"\x15\x03\x01\x00\x02"]
 )
-def test_a_server_that_does_not_speak_http_is_named(greeting):
+def test_the_error_names_a_server_that_does_not_speak_http(greeting):
     def script(line: Line) -> None:
         line.request()
         line.send(greeting)

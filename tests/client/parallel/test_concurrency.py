@@ -84,7 +84,7 @@ def test_throttled_splits_wait_while_other_splits_receive_rows(ordered):
         enough, until = tracker.snapshot().rows + WORKERS + 1, time.monotonic() + 10
         while time.monotonic() < until:
             rows = tracker.snapshot().rows
-            if rows >= enough or rows == narrow.admitted * BATCHES:  # otherwise, serve none
+            if rows >= enough or rows == narrow.admitted * BATCHES:  # no split is being served
                 return
             time.sleep(0.001)
 
@@ -177,7 +177,7 @@ def test_throttled_attempts_do_not_count_as_failures_of_a_broken_split():
 
 
 def test_splits_that_wait_for_the_consumer_free_their_connections_for_throttled_splits():
-    """Two requests share one slot; the first to get it continues after the other had it."""
+    """The service serves one split at a time; the first one resumes after the other one."""
     taken, full = threading.Lock(), threading.Event()
     refused = fail(429, "SlotExceeded")
 
@@ -196,7 +196,7 @@ def test_splits_that_wait_for_the_consumer_free_their_connections_for_throttled_
                 return
             line.send(body[: len(body) // 2])
             full.set()
-            assert line.wait_closed()  # this frees room for another request
+            assert line.wait_closed()  # the service can now serve the other split
             raise ConnectionError
         finally:
             taken.release()

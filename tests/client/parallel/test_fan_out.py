@@ -47,10 +47,10 @@ def test_no_item_is_lost_or_repeated_and_the_order_is_preserved_on_request(
 @pytest.mark.parametrize(
     ("budget", "taken", "made_at_most"),
     [
-        # 5 items in the buffers, one with the consumer, one with each worker, and one that the head
-        # may add although the buffer is full
+        # 5 items in the buffers, one with the consumer, one with each worker, and one that the
+        # first unfinished job may add although the buffer is full
         ({"max_bytes": 50}, 1, 10),
-        # 9 consumed, one waiting, one with each worker, one that the head may add
+        # 9 consumed, one waiting, one with each worker, one that the first unfinished job may add
         ({"total_bytes": 100}, 9, 14),
     ],
 )
@@ -208,7 +208,7 @@ def test_an_error_while_creating_a_job_is_raised_after_the_items_of_earlier_jobs
         next(items)
 
 
-def test_if_no_thread_can_be_started_the_running_threads_continue(monkeypatch):
+def test_if_no_more_threads_can_be_started_the_running_threads_continue(monkeypatch):
     start, started = threading.Thread.start, []
 
     def start_two(thread):
@@ -224,7 +224,7 @@ def test_if_no_thread_can_be_started_the_running_threads_continue(monkeypatch):
     assert len(started) == 2
 
 
-def test_a_pool_without_any_thread_raises_the_error(monkeypatch):
+def test_if_not_one_thread_can_be_started_the_error_is_raised(monkeypatch):
     def refuse(thread):
         raise RuntimeError("can't start new thread")
 

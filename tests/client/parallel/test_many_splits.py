@@ -1,4 +1,4 @@
-"""Tables with so many splits that each split's cost matters."""
+"""Tables with so many splits that the cost of each split matters."""
 
 from __future__ import annotations
 

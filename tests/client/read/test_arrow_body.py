@@ -149,7 +149,7 @@ def test_truncation_is_detected_in_every_coding(data):
 
 @settings(max_examples=60)
 @given(data=st.data())
-def test_a_flipped_bit_in_a_checked_coding_raises_an_error(data):
+def test_a_flipped_bit_in_a_coding_with_a_checksum_raises_an_error(data):
     coding = data.draw(st.sampled_from([Compression.ZSTD, Compression.LZ4]))
     body = bytearray(coded(WHOLE, coding))
     body[data.draw(st.integers(0, len(body) - 1))] ^= 1 << data.draw(st.integers(0, 7))
@@ -158,7 +158,7 @@ def test_a_flipped_bit_in_a_checked_coding_raises_an_error(data):
             got = read_all(response)
         except OdpsNbError:
             return
-        assert got.equals(TABLE)  # a bit without a meaning, such as a reserved one
+        assert got.equals(TABLE)  # a bit without effect, such as a reserved bit
 
 
 @settings(max_examples=60)
@@ -245,7 +245,7 @@ def test_an_error_document_in_place_of_rows_is_raised(document):
 
 
 def boundaries(document: bytes) -> dict[str, bytes]:
-    """Return bodies with the document at each place where a message may begin."""
+    """Return bodies with the error document at each place where a message may begin."""
     schema = pa.ipc.read_message(WHOLE)
     sink = pa.BufferOutputStream()
     schema.serialize_to(sink)
@@ -261,7 +261,7 @@ def boundaries(document: bytes) -> dict[str, bytes]:
 @pytest.mark.parametrize("coding", [None, *HTTP_CODINGS])
 @pytest.mark.parametrize("place", boundaries(b""))
 def test_an_error_document_at_a_message_boundary_is_raised(place, coding):
-    """Evidence 152: recognised by its number, or only by the form of the document."""
+    """Evidence 152: the error is recognised by its number, or by the form of the document."""
     unknown = [b'{"Code": "Odd", "Message": "why"}', b" <Error><Code>Odd</Code></Error>"]
     for document in (*DOCUMENTS, *unknown):
         body = boundaries(document)[place]

@@ -1,4 +1,4 @@
-"""Trailing blanks of CHAR in every Arrow layout of text."""
+"""Trailing blanks of CHAR values are removed in every Arrow layout of text."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ NESTED = [
 
 
 def without(value: Any, kind: str) -> Any:
-    """The rule in plain Python; members named ``y`` and MAP values are STRING."""
+    """Return the expected value; members named ``y`` and MAP values are STRING and unchanged."""
     if isinstance(value, str):
         return value.rstrip(" ")
     if isinstance(value, tuple):

@@ -98,7 +98,7 @@ def empty_lists_of(inner: pa.Array) -> pa.Array:
     return pa.Array.from_buffers(kind, 2, [None, offsets(0, 0, 0)], children=[inner])
 
 
-# Offsets in the middle, which a check of only the first and the last would miss.
+# Wrong offsets in the middle, which a check of only the first and last offset would miss.
 DAMAGED = {
     "string": pa.Array.from_buffers(pa.string(), 3, [None, offsets(0, 1 << 30, 4, 6), TEXT]),
     "string backwards": pa.Array.from_buffers(pa.string(), 3, [None, offsets(0, 5, 2, 6), TEXT]),
@@ -156,7 +156,7 @@ def test_metadata_that_names_a_pickle_is_never_unpickled(tmp_path):
 
 @functools.cache
 def squeezed(megabytes: int, codec: str) -> bytes:
-    """Return a small stream that needs so many megabytes, a tenth of them in each column."""
+    """Return a small stream that expands to ``megabytes`` MiB, a tenth of them in each column."""
     rows = megabytes * 2**20 // 80
     zeros = pa.Array.from_buffers(pa.int64(), rows, [None, pa.py_buffer(bytes(8 * rows))])
     table = pa.table([zeros] * 10, names=[f"c{n}" for n in range(10)])

@@ -1,4 +1,4 @@
-"""Reads by download sessions of the tunnel: all rows of the same columns, or an error."""
+"""Reads by download sessions of the tunnel return all rows with the same columns, or fail."""
 
 from __future__ import annotations
 

@@ -103,12 +103,12 @@ def test_a_slow_consumer_keeps_the_session_alive(workers):
         got = []
         for batch in batches:
             got += ids([batch])
-            if len(got) > ROWS - last:  # the rest may be buffered: no need for the session
+            if len(got) > ROWS - last:  # the rest may be buffered and need no session
                 continue
-            with changed:  # no earlier refresh means that more than half of the time has passed
+            with changed:  # wait for a refresh if at most 30 minutes are left
                 assert changed.wait_for(lambda: until[-1] - clock.now > 0.5 * HOUR, 10)
             while any(thread.name == "odps_nb-keeper" for thread in threading.enumerate()):
-                time.sleep(0.001)  # the keeper reads the clock
+                time.sleep(0.001)  # the keeper thread must not see the new time
             clock.now += 0.5 * HOUR
     assert got == list(range(ROWS))
     assert len(until) > 3

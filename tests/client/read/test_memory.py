@@ -97,7 +97,7 @@ def test_many_large_blobs_are_streamed_in_bounded_memory():
         Service(ReadBlobs=[step]) as service,
         service.client() as storage,
     ):
-        # the buffer, and for each of four workers: its pieces, and what the peer encodes
+        # the buffer, and for each of four workers its pieces and the data that the peer encodes
         assert peak_of(read) < 4 * MIB + 4 * (3 * MIB + 2 * MIB)
     assert got == [size] * count
 
@@ -172,5 +172,5 @@ def test_a_slow_consumer_holds_no_more_than_its_budget():
             total += batch.num_rows
             held.append(pa.total_allocated_bytes() - before)
     assert total == rows
-    # the budget, a batch per worker, one here, and what the peer encodes
+    # the budget, one batch per worker, one in this loop, and the data that the peer encodes
     assert max(held) < 80_000 + 6 * 8_000 * 2 + 4 * 3 * 80_000

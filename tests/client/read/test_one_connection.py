@@ -14,7 +14,7 @@ from tests.support.sockets.read_sessions import ROWS, SESSION, cut_rows, serve_r
 from tests.support.sockets.scripted import Service, ids
 
 
-def test_one_request_for_each_split_one_after_another() -> None:
+def test_each_split_takes_one_request_and_the_requests_are_in_order() -> None:
     with Service(ReadRows=[serve_rows]) as service, service.client() as storage:
         storage.quickest = 0.0
         assert ids(iter_batches(storage, SESSION)) == list(range(ROWS))
@@ -30,7 +30,7 @@ def test_broken_splits_resume_at_the_exact_row() -> None:
 
 
 @pytest.mark.parametrize("faults", [[], [cut_rows(0.3), cut_rows(0.9)]])
-def test_adjacent_ranges_can_be_one_request(faults: list[Any]) -> None:
+def test_adjacent_ranges_can_be_read_by_one_request(faults: list[Any]) -> None:
     with Service(ReadRows=[*faults, serve_rows]) as service, service.client() as storage:
         storage.quickest = 0.0
         with ProgressTracker("read", "t") as tracker:
@@ -42,7 +42,7 @@ def test_adjacent_ranges_can_be_one_request(faults: list[Any]) -> None:
         assert (split.rows, split.rows_total, split.done) == (ROWS, ROWS, True)
 
 
-def test_ranges_of_a_remote_service_are_separate_requests() -> None:
+def test_ranges_of_a_remote_service_are_read_by_separate_requests() -> None:
     with Service(ReadRows=[serve_rows]) as service, service.client() as storage:
         storage.quickest = HERE_SECONDS
         assert sorted(ids(iter_batches(storage, SESSION, join=True))) == [*range(ROWS)]

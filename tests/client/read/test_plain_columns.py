@@ -68,14 +68,14 @@ COUNTS = pa.array([-1, None, 1706695200000], pa.int64())
 @pytest.mark.parametrize("zone", ZONES)
 @pytest.mark.parametrize("kind", ["datetime", "timestamp", "timestamp_ntz"])
 def test_a_time_zone_is_removed_without_changing_the_time(kind, zone):
-    """Evidence 151: the zone's name changes no value; that of a TIMESTAMP_NTZ is dropped too."""
+    """Evidence 151: a zone does not change values; the zone of a TIMESTAMP_NTZ is dropped, too."""
     came = COUNTS.view(pa.timestamp("ms", zone))
     expected = pa.table({"t": COUNTS.view(pa.timestamp("ms"))})
     assert read(f"t {kind}", sent(t=came)).equals(expected)
 
 
 def test_zones_inside_of_nested_values_are_dropped():
-    """Evidence 151, in ARRAY, MAP and STRUCT, with nulls at each level."""
+    """Evidence 151 also applies in ARRAY, MAP and STRUCT, with nulls at each level."""
     kinds = {
         "array<timestamp>": pa.list_(pa.timestamp("ns", "PRC")),
         "array<array<datetime>>": pa.large_list(pa.list_(pa.timestamp("ms", "PRC"))),
@@ -182,7 +182,7 @@ def test_a_dictionary_that_grows_or_is_replaced_becomes_plain_text(kind, index, 
 
 
 def test_nested_dictionaries_become_plain_values():
-    """Evidence 173, in ARRAY, MAP and STRUCT; also dictionaries of numbers and times."""
+    """Evidence 173 also applies in nested types, and to dictionaries of numbers and times."""
     words = pa.array(["x", None, "y", "x"]).dictionary_encode()
     times = pa.array([1, 1, None, 2], pa.timestamp("ns", "PRC")).dictionary_encode()
     numbers = pa.array([1, 1, None, 2]).dictionary_encode()
@@ -262,7 +262,7 @@ def seconds_of(nanos: int | None) -> dict[str, int] | None:
 
 @pytest.mark.parametrize("kind", ["timestamp", "timestamp_ntz"])
 def test_a_struct_of_seconds_and_nanoseconds_becomes_a_timestamp(kind):
-    """Evidence 173: up to the ends of int64's range, with nulls, before and after 1970."""
+    """Evidence 173: values in the whole range of int64, nulls, times before and after 1970."""
     nanos = [*NANOS, -(2**63), None]
     came = pa.array(list(map(seconds_of, nanos)), SEC_NANO)
     expected = pa.array(nanos, pa.timestamp("ns"))
@@ -270,7 +270,7 @@ def test_a_struct_of_seconds_and_nanoseconds_becomes_a_timestamp(kind):
 
 
 def test_digits_below_the_unit_are_rounded_down():
-    """Evidence 173: truncated as the service does."""
+    """Evidence 173: the service rounds in the same way."""
     years = [datetime(1, 1, 1), datetime(9999, 12, 31, 23, 59, 59, 999999)]
     micros = [pa.scalar(year, pa.timestamp("us")).value for year in years]
     nanos = [-1, 1999, None, *(micro * 1000 + 1 for micro in micros)]
@@ -291,7 +291,7 @@ def test_a_struct_of_seconds_and_nanoseconds_becomes_an_interval():
 
 
 def test_nested_structs_of_seconds_and_nanoseconds_become_timestamps():
-    """Evidence 173: in ARRAY, MAP and STRUCT; values below a null are ignored."""
+    """Evidence 173 also applies in ARRAY, MAP and STRUCT; values below a null are ignored."""
     far = pa.StructArray.from_arrays(
         [pa.array([2**62, 1]), pa.array([0, 5], pa.int32())], fields=list(SEC_NANO)
     )
@@ -320,7 +320,7 @@ def test_a_time_outside_of_the_unit_raises_a_typed_error_without_a_retry(nanos):
 
 
 def test_a_struct_column_named_like_a_time_struct_stays_a_struct():
-    """Only for a time does the struct mean seconds and nanoseconds: a STRUCT<sec, nano> stays."""
+    """Only in a time column does the struct mean a time: a STRUCT<sec, nano> stays a struct."""
     came = pa.array([{"sec": 1, "nano": 2}] * 3, SEC_NANO)
     assert read("v struct<sec:bigint,nano:int>", sent(v=came))["v"].type == SEC_NANO
 
@@ -398,7 +398,7 @@ def runs(values: pa.Array, ends: list[int]) -> pa.Array:
 
 
 def test_arrow_views_become_text_and_bytes():
-    """Flat and nested, short and long values, with nulls; text of any bytes as in other forms."""
+    """Values are flat or nested, short or long, or null; text may contain invalid UTF-8."""
     raws = [b"a", None, b"", b"\xff" * 40]
     texts, long = ["a", None, "", "é" * 40], [["a"], None, [], ["b" * 40, None]]
     body = sent(

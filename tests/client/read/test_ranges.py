@@ -130,7 +130,7 @@ def test_the_size_estimate_of_a_table_is_not_used_for_selected_columns():
 
 
 def test_piece_sizes_for_selected_columns_are_based_on_column_types():
-    """The estimate may include all columns; pieces based on it would be a quarter of the size."""
+    """The estimate may include all columns; pieces based on it would be four times too small."""
     chosen = TableSchema(columns=parse_columns("id bigint, quantity int, shipped date"))
     rows = 4 * piece_bytes(DEFAULT_MAX_BYTES) // 16
     some = replace(

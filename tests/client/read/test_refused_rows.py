@@ -73,6 +73,6 @@ def test_an_error_in_a_content_coding_is_read(status: int, coding) -> None:
 
 
 def test_an_error_whose_table_name_contains_timeout_is_not_retried() -> None:
-    """Evidence 162: the word causes a retry if the code does not say otherwise."""
+    """Evidence 162: the word causes a retry only if the code alone does not decide."""
     error = refused(fail(404, "NoSuchTable", "Table not found: p.otstimeout_log"))
     assert type(error) is NotFoundError

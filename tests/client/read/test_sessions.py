@@ -197,7 +197,7 @@ OTS = "OTSTimeout: table meta"
     ids=["400", "503", "as a status"],
 )
 def test_a_session_whose_metadata_timed_out_is_created_again(failed):
-    """Evidence 162: recognised by the word, whatever the status (Spark connector)."""
+    """Evidence 162: the error is recognised by the word, whatever its status (Spark connector)."""
     steps = [failed, failed, give(ANSWER)]
     with Service(CreateReadSession=steps) as service, service.client() as storage:
         session = open_read_session(storage, ReadPlan(table=TABLE))
@@ -224,7 +224,7 @@ def test_a_session_that_fails_for_another_reason_is_not_created_again():
 
 
 def test_a_request_that_is_moved_to_another_server_is_retried_at_the_same_address():
-    """Evidence 179: 308 is a slot that was reassigned, and the stock client retries it."""
+    """Evidence 179: status 308 means a reassigned slot; the stock client retries the request."""
     headers = {"odps-tunnel-routed-server": "10.0.0.7", "Location": "http://127.0.0.1:1/"}
     steps = [raw(b"", 308, **headers), give(ANSWER)]
     with Service(CreateReadSession=steps) as service, service.client() as storage:

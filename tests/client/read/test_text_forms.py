@@ -1,4 +1,4 @@
-"""Text that is not UTF-8 in every Arrow layout, whole and sliced, and bytes that no row shows."""
+"""Text that is not UTF-8 in every Arrow layout, whole and sliced, and bytes outside of all rows."""
 
 from __future__ import annotations
 
@@ -166,7 +166,7 @@ def test_text_that_is_not_utf8_is_not_retried(codec: str | None) -> None:
             list(iter_split(storage, SESSION, RowRangeSplit(0, 3)))
         assert len(service.calls["ReadRows"]) == 1
         assert service.slept == []
-    assert "plain http" in str(caught.value.notes)  # a changed byte would look the same there
+    assert "plain http" in str(caught.value.notes)  # a changed byte would look the same
 
 
 def test_a_stream_whose_structure_is_damaged_is_read_again() -> None:

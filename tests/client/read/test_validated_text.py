@@ -33,9 +33,9 @@ def column(
 @pytest.mark.parametrize(
     ("ends", "data"),
     [
-        ([0, 3, 1, 4], b"abcd"),  # back
-        ([0, 9, 2], b"abcd"),  # beyond the bytes, and back again
-        ([0, 1, 2], "é".encode()),  # a split character: the buffer is UTF-8
+        ([0, 3, 1, 4], b"abcd"),  # an offset decreases
+        ([0, 9, 2], b"abcd"),  # an offset beyond the data, then a smaller one
+        ([0, 1, 2], "é".encode()),  # the buffer is UTF-8, but an offset splits a character
         ([0, 1, 3], b"a\xff\xfe"),
         ([0, 1], b"\x80"),
     ],

@@ -1,4 +1,4 @@
-"""The address of a job's page, requested from a real server."""
+"""The address of a job's page is requested from a server over a socket."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from odps_nb.client.sql.result import console_of, job_page
 
 @contextmanager
 def answering(text: str | None) -> Iterator[tuple[str, list[str]]]:
-    """A server that returns this text at /webconsole/host, or nothing; yields the paths, too."""
+    """Yield a server that returns this text at /webconsole/host, or nothing, and its paths."""
     asked: list[str] = []
 
     class Handler(http.server.BaseHTTPRequestHandler):

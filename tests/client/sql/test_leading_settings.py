@@ -41,7 +41,7 @@ def test_settings_at_the_beginning_are_removed(
 
 @pytest.mark.parametrize("above", [" " * 5000, "\t\n" * 5000, "--\n" * 5000, "-- a\n  " * 5000])
 def test_a_query_may_follow_blanks_and_comments(above: str) -> None:
-    """The run time once doubled with each blank: 24 blanks took seconds."""
+    """In an earlier version, each blank doubled the run time: 24 blanks took seconds."""
     assert split_settings(f"{above}select 1") == ({}, f"{above}select 1")
     assert split_settings(f"{above}set a=1;select 1") == ({"a": "1"}, "select 1")
 
@@ -58,7 +58,7 @@ def test_settings_without_a_query_are_refused(odps: Connection, text: str) -> No
     ["select 1; set a=2;", "set b=1; select 1;\n-- now\nSET a = 2", "select ';';/* */set a=2;"],
 )
 def test_settings_after_a_statement_are_refused(odps: Connection, text: str) -> None:
-    """The service ignores them."""
+    """The service ignores such settings."""
     for use in (odps.sql, odps.sql_cost):
         with pytest.raises(ArgumentError, match="sets a after its first statement") as caught:
             use(text)

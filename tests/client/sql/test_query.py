@@ -146,7 +146,7 @@ def test_each_submission_is_a_separate_job():
     assert {guid.version for guid in guids} == {4}
 
 
-NOT_SENT = fail(429, "FlowExceeded")  # the service rejects it before it starts anything
+NOT_SENT = fail(429, "FlowExceeded")  # the service rejects the request without starting it
 
 
 @pytest.mark.parametrize(
@@ -452,7 +452,7 @@ def test_pages_of_a_large_result_are_read_concurrently_and_in_order():
     ]
 
 
-def test_a_page_whose_stream_breaks_resumes_at_its_row():
+def test_a_page_whose_stream_breaks_resumes_at_the_row_where_it_stopped():
     broken = threading.Event()
 
     def step(line, seen) -> None:

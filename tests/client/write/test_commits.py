@@ -42,7 +42,7 @@ def test_an_unknown_outcome_of_a_commit_is_reported():
     assert "the session had ended before it could be aborted" in notes
 
 
-def test_a_commit_in_doubt_succeeds_if_the_aborted_session_turns_out_committed():
+def test_a_commit_in_doubt_succeeds_if_the_abort_finds_the_session_committed():
     with Ledger() as service:
         service.faults["CommitWriteSession"].append("lost")
         service.faults["GetWriteSession"].extend(["500"] * 2)

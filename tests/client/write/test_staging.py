@@ -1,4 +1,4 @@
-"""Writes by the tunnel, through an upload session or a staging table: all or nothing."""
+"""Writes by the tunnel use an upload session or a staging table, and store all rows or none."""
 
 from __future__ import annotations
 

@@ -156,7 +156,7 @@ def test_a_partial_partition_spec_selects_all_matching_partitions(peer: Peer, da
     assert caught.value.code == "NoSuchPartition"
 
 
-def test_an_unknown_column_is_named_in_the_error(peer: Peer, plain: str) -> None:
+def test_the_error_names_an_unknown_column(peer: Peer, plain: str) -> None:
     with pytest.raises(InvalidRequestError, match="'nope'"):
         peer.open_read(plain, data_columns=("nope",))
     with pytest.raises(InvalidRequestError, match="'id' is not a partition column"):

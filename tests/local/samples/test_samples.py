@@ -97,7 +97,7 @@ def test_orders_have_nulls_in_the_expected_columns(order_batches):
     assert empty == {"note", "shipped", "shop", "weight", "tags", "attrs", "address"}
 
 
-def test_the_probes_have_nulls_and_extremes_in_each_column(order_batches):
+def test_the_probe_rows_have_nulls_and_extremes_in_each_column(order_batches):
     _, last = order_batches[-1]
     tail = last.slice(last.num_rows - len(PROBES))
     assert tail.column("status").to_pylist() == ["probe"] * len(PROBES)

@@ -60,7 +60,7 @@ def arrow() -> bytes:
 
 @pytest.mark.parametrize("place", [4, -20, -1])
 def test_a_damaged_arrow_upload_is_refused(upload: Any, place: int) -> None:
-    """The error once kept the body's file open, so it could not be closed: 500."""
+    """In an earlier version, the response was 500, because a file of the body was still open."""
     body = bytearray(arrow())
     assert upload("&arrow", bytes(body)).status_code == 200
     body[place] ^= 1
@@ -97,7 +97,7 @@ def _interrupted(work: Path) -> Iterator[bytes]:
 
 @pytest.mark.parametrize("path", ["tunnel", "v2"])
 def test_wider_values_than_the_schema_describes_are_refused(peer: Peer, path: str) -> None:
-    """The service once stored 5.5, 0, 7.25, 0 in place of 5.5, 7.25, 100, 0.01."""
+    """An earlier version stored 5.5, 0, 7.25, 0 instead of 5.5, 7.25, 100, 0.01."""
     peer.sql("CREATE TABLE uploaded (d decimal);")
     values = pa.array(["5.5", "7.25", "100", "0.01"]).cast(pa.decimal256(54, 18))
     wide = pa.record_batch({"d": values})

@@ -228,7 +228,7 @@ def test_a_request_with_an_unknown_sub_resource_returns_not_found(
     peer.sql("SELECT 1;")
     path = path.replace("{table}", table).replace("{instance}", peer.last_instance)
     known = peer.send(request(peer, path, method=method))
-    assert known.status_code in (200, 409)  # 409: the instance cannot be cancelled any more
+    assert known.status_code in (200, 409)  # 409: the instance has ended and cannot be cancelled
     answer = peer.send(request(peer, path, (key, ""), ("taskname", "t"), method=method))
     assert answer.status_code == 404
     assert f"?{key}" in answer.text

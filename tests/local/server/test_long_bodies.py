@@ -191,7 +191,7 @@ class Pending:
         ({"state": {}}, 0, False),
     ],
 )
-def test_a_body_is_written_directly_only_without_middleware(
+def test_a_body_is_written_directly_only_in_http_1_1_after_all_earlier_data(
     changed: dict[str, Any], waiting: int, direct: bool
 ) -> None:
     state = {"connection": Pending(waiting), "direct": True}
@@ -203,7 +203,7 @@ def test_a_body_is_written_directly_only_without_middleware(
     ("first", "rest"),
     [([b"abc"], []), ([b""], [b"", b"abc", b""]), ([b"a"] * 3000, [b"b"] * 3000)],
 )
-def test_chunks_of_any_number_become_one_body_without_an_end(
+def test_any_number_of_chunks_becomes_one_body_without_the_final_chunk(
     first: list[bytes], rest: list[bytes]
 ) -> None:
     ours, theirs = socket.socketpair()

@@ -115,9 +115,9 @@ def test_a_stall_ends_when_the_client_disconnects(peer: Peer, faulty_service: Lo
         ready.unlink()  # mapped files stay open; Parquet files are open only during a read
     before = len(service.open_files())
     with peer.ok(request.encode()) as response:
-        chunks = response.iter_content(1000)  # deleting it would close the connection
+        chunks = response.iter_content(1000)  # a deleted iterator would close the connection
         assert next(chunks)
-        assert len(service.open_files()) > before  # the file of unsent rows
+        assert len(service.open_files()) > before  # the file with unsent rows is open
     give_up = time.monotonic() + 60
     while len(service.open_files()) > before:
         assert time.monotonic() < give_up, "files of a disconnected client are open"

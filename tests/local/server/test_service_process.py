@@ -132,7 +132,7 @@ def test_a_signal_before_the_service_is_ready_ends_the_service(tmp_path: Path) -
             assert service.poll() is None
             time.sleep(0.005)  # there is no way to know when another process has set its handlers
         service.terminate()
-        while os.read(reader, 65536):  # it continues to write, and then ends
+        while os.read(reader, 65536):  # the service writes the rest and exits
             pass
         assert service.wait(60) == 0
         assert service.stderr is not None

@@ -96,7 +96,7 @@ def test_a_commit_stores_only_the_named_attempt_of_a_block(v1: V1, kept: int) ->
     messages = {n: v1.put(session, ROWS.slice(n, 1), 0, n) for n in attempts}
     other = v1.put(session, ROWS.slice(5, 2), 11)
     early = v1.put(session, ROWS.slice(3, 2), 2)
-    v1.put(session, ROWS, 12)  # no message names it
+    v1.put(session, ROWS, 12)  # its message is not committed
     v1.commit(session, other, messages[kept], messages[kept], early)
     assert [row["id"] for row in v1.rows()] == [kept, 3, 4, 5, 6]
 
@@ -183,7 +183,7 @@ def test_rows_contain_partition_columns_unless_the_session_names_a_partition(
     assert [column.name for column in session.schema.partition_columns] == ["pt"]
     message = v1.put(session.session_id, pa.table({"id": [2, 3], "other": ["b", "c"]}))
     v1.commit(session.session_id, message)
-    v1.write(pa.table({"id": [4], "pt": [10]}))  # a number for text
+    v1.write(pa.table({"id": [4], "pt": [10]}))  # a number in a text column
     assert [(row["id"], row["pt"]) for row in v1.rows()] == [
         (4, "10"),
         (1, "a"),

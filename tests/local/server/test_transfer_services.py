@@ -133,7 +133,7 @@ def test_the_form_of_the_refusal_can_be_chosen(name: str, form: str) -> None:
     assert text in error.message
 
 
-def test_services_are_named_in_any_order() -> None:
+def test_services_may_be_listed_in_any_order() -> None:
     assert parse_services("tunnel, storage") == {"storage", "tunnel"}
     assert parse_services(",".join(SERVICES)) == set(SERVICES)
 

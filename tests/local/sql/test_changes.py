@@ -154,7 +154,7 @@ def test_values_of_unchanged_rows_are_not_computed(peer: Peer, name: str) -> Non
 
 
 def test_a_condition_is_evaluated_once_per_row(peer: Peer, new_table: NewTable) -> None:
-    """Even if a second evaluation would return a different value."""
+    """A second evaluation could return a different value."""
     name = new_table(f"(id bigint, a string, b string) {TRANSACTIONAL}")
     peer.sql(f"insert into {name} select explode(sequence(1, 200)), 'old', 'old'")
     peer.sql(f"update {name} set a = 'new', b = 'new' where rand() < 0.5")

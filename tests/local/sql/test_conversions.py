@@ -50,7 +50,7 @@ def writer(bare: LocalService) -> Iterator[Peer]:
 
 @pytest.fixture(scope="module")
 def times(writer: Peer, zone: str) -> str:
-    """A table with one row, written as Arrow: 22:30 on the first in the zone's local time."""
+    """A table with one row, written as Arrow: 22:30 on 1 July 2024 in the zone's local time."""
     name = make_table(
         writer,
         "(id bigint, dt datetime, ts timestamp, n timestamp_ntz, s string, d date, f string)",
@@ -209,7 +209,7 @@ def test_timestamps_and_local_times_are_cast_with_nanoseconds(
     ("zone", "clock"),
     [("Asia/Shanghai", "0001-01-01 00:00:00"), ("America/New_York", "9999-12-31 23:59:59")],
 )
-def test_a_constant_outside_of_the_years_of_utc_raises_an_error(
+def test_a_constant_whose_year_in_utc_is_out_of_range_raises_an_error(
     peer: Peer, new_table: NewTable, zone: str, clock: str
 ) -> None:
     name = new_table("(dt datetime)")
@@ -301,7 +301,7 @@ def test_nested_times_become_json_only_in_utc(peer: Peer, value: str) -> None:
         peer.query(f"SELECT to_json({value});", in_zone("Asia/Shanghai"))
 
 
-def test_an_unknown_zone_is_named(peer: Peer) -> None:
+def test_the_error_names_an_unknown_zone(peer: Peer) -> None:
     with pytest.raises(QueryError, match="no time zone 'Asia/Shangai'") as caught:
         peer.sql("SELECT 1;", in_zone("Asia/Shangai"))
     assert caught.value.hint
@@ -430,7 +430,7 @@ def test_text_and_bytes_are_inserted_as_they_are_cast(
         *((column, "infinity") for column in ("date", "datetime", "timestamp", "timestamp_ntz")),
     ],
 )
-def test_text_that_only_the_engine_could_read_is_not_inserted(
+def test_text_that_only_duckdb_can_parse_is_not_inserted(
     peer: Peer, new_table: NewTable, column: str, value: str
 ) -> None:
     name = new_table(f"(v {column})")

@@ -87,7 +87,7 @@ def test_max_pt_needs_the_name_of_a_partitioned_table(peer: Peer, new_table: New
     assert "max_pt('table')" in (caught.value.hint or "")
 
 
-def test_an_insert_may_follow_its_common_tables(peer: Peer, new_table: NewTable) -> None:
+def test_an_insert_may_follow_common_table_expressions(peer: Peer, new_table: NewTable) -> None:
     name = new_table("(a bigint)")
     peer.sql(f"WITH s AS (SELECT 1 AS a), u AS (SELECT 2 AS a) INSERT INTO {name} SELECT a FROM u;")
     assert peer.read(name).to_pylist() == [{"a": 2}]
@@ -147,7 +147,7 @@ def test_merge_names_the_columns_that_it_inserts(peer: Peer, changed: str) -> No
 
 
 @pytest.mark.parametrize("do", ["UPDATE SET v = s.v", "DELETE"])
-def test_merge_fails_where_two_rows_match_one_and_changes_nothing(
+def test_a_merge_fails_and_changes_nothing_if_two_rows_match_one(
     peer: Peer, changed: str, do: str
 ) -> None:
     with pytest.raises(QueryError, match="matched by 2 rows"):
@@ -380,7 +380,7 @@ def test_percentile_interpolates(peer: Peer) -> None:
 def test_a_read_only_job_changes_no_rows(
     peer: Peer, new_table: NewTable, text: str, way: str
 ) -> None:
-    """Evidence 192: the vendor's MCP server relies on it."""
+    """Evidence 192: the vendor's MCP server relies on this."""
     name = new_table("(id bigint)")
     peer.sql(f"insert into {name} values (1)")
     key = "odps.sql.read.only"

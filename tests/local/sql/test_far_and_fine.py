@@ -1,4 +1,4 @@
-"""A table has TIMESTAMPs with digits below a microsecond, or ones beyond nanoseconds, but not both.
+"""A table has TIMESTAMPs finer than microseconds or outside the nanosecond range, but not both.
 
 SQL of the embedded service rejects statements that need both, and never truncates stored digits.
 """

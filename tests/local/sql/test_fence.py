@@ -126,7 +126,7 @@ def test_sql_can_access_only_tables(odps, query):
 
 
 def test_no_sql_function_shows_paths_of_the_service(tmp_path, monkeypatch):
-    """Each scalar function of DuckDB, without arguments and with the names of settings."""
+    """Call each scalar function of DuckDB without arguments and with the names of settings."""
     import duckdb
 
     place = tmp_path / "secret-place"

@@ -1,4 +1,4 @@
-"""SQL of the embedded service runs the functions of one table as the manual says, and no others."""
+"""SQL of the embedded service runs only the listed functions, with the results of the manual."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ REFUSED = r"requires a (number and a )?constant|must be a string literal|each wi
 def test_a_function_returns_the_same_for_columns_or_requires_a_constant(
     peer: Peer, name: str
 ) -> None:
-    """DuckDB and sqlglot treat constant arguments of some functions in another way than columns.
+    """DuckDB and sqlglot treat constant arguments of some functions differently from columns.
 
     Columns of whole numbers are BIGINT, like most in MaxCompute.
     """
@@ -154,14 +154,14 @@ def no_table(*_: Any) -> Any:
         *(
             (
                 f"{name}(x, -0.1) from values (1) t (x)",
-                "fraction of a percentile is between 0 and 1",
+                "fraction of a percentile must be 0 to 1",
             )
             for name in ("percentile", "percentile_approx")
         ),
         ("slice(array(1), 1, -1)", "SLICE requires"),
     ],
 )
-def test_an_argument_that_the_engine_reads_otherwise_is_refused(
+def test_an_argument_that_duckdb_interprets_differently_is_refused(
     peer: Peer, call: str, refusal: str
 ) -> None:
     with pytest.raises(QueryError, match=refusal):

@@ -37,7 +37,7 @@ TOO_LARGE = [
     "INSERT INTO kept SELECT repeat('x', 2000000000)",
     "CREATE TABLE never AS SELECT repeat('x', 2000000000) AS s",
 ]
-#: Other functions whose results grow in the same way.
+#: Other functions whose results are too large.
 MORE_TOO_LARGE = [
     "SELECT repeat('x', 2000000000)",
     "SELECT repeat('x', 100000000)",
@@ -152,7 +152,7 @@ def test_a_process_that_was_ended_while_it_waited_is_replaced(bounded: LocalServ
     waiting = psutil.Process(bounded.pid).children()
     for process in waiting:
         process.kill()
-    psutil.wait_procs(waiting, timeout=0.5)  # not our children: they may be zombies
+    psutil.wait_procs(waiting, timeout=0.5)  # children of the service may stay zombies
     assert peer.query("SELECT 2 AS a;").to_pylist() == [{"a": 2}]
 
 

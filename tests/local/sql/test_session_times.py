@@ -28,7 +28,7 @@ MOMENTS = (
     "2024-02-29 17:00:00",  # 1 March in Shanghai
     "1969-12-31 23:59:59",
     "2024-11-03 05:30:00",  # 01:30 in New York for the first time
-    "2024-11-03 06:30:00",  # and for the second time
+    "2024-11-03 06:30:00",  # 01:30 in New York for the second time
     "2024-03-10 06:59:59",  # the last second before New York's clocks skip an hour
     "2024-03-10 07:00:00",
     "9999-12-31 12:00:00",
@@ -112,7 +112,7 @@ SHOWN: dict[str, Expected] = {
     "date_format(dt, 'yyyy-MM-dd HH')": lambda r: r.clock.strftime("%Y-%m-%d %H"),
     "(case when id > 0 then dt end) || ''": lambda r: r.text,
 }
-# Choices: if one value is text, all become text.
+# Choices: if one value is text, all values become text.
 CHOSEN: dict[str, Expected] = {
     "case when id > 0 then dt else s end": lambda r: r.text,
     "case when id > 0 then dt else 'none' end": lambda r: r.text,
@@ -133,7 +133,7 @@ CHOSEN: dict[str, Expected] = {
     "lag(dt, 100, s) over (order by id)": lambda r: r.read(r.clock),
     "array(dt, s)": lambda r: [r.at, r.read(r.clock)],
 }
-# Comparisons: text is converted to an instant. For a repeated hour, to the first one.
+# Comparisons: text is converted to an instant; in a repeated hour, to the first instant.
 COMPARED: dict[str, Expected] = {
     "dt = s": lambda r: r.at == r.read(r.clock),
     "s <> dt": lambda r: r.at != r.read(r.clock),
@@ -366,7 +366,7 @@ def test_text_of_a_column_keeps_its_nanoseconds(bare: LocalService, zone: str) -
 
 
 @pytest.mark.parametrize("zone", ZONES)
-def test_text_of_years_beyond_nanoseconds_is_read_in_microseconds(
+def test_text_of_years_outside_the_nanosecond_range_is_read_in_microseconds(
     bare: LocalService, zone: str
 ) -> None:
     peer = Peer(bare)

@@ -228,7 +228,7 @@ def test_a_table_is_renamed_and_described(odps: Connection, name: str) -> None:
         ("SELECT some_udf(1)", "function some_udf"),
     ],
 )
-def test_unsupported_statements_are_named(
+def test_the_error_names_an_unsupported_statement(
     odps: Connection, name: str, text: str, lacked: str
 ) -> None:
     with pytest.raises(

@@ -227,7 +227,7 @@ def test_braces_in_text_names_and_comments_are_kept(odps: Connection) -> None:
         ("select cast(unhex('ff') as string)", "not UTF-8"),
     ],
 )
-def test_a_value_that_cannot_be_computed_is_named(odps: Connection, text: str, said: str) -> None:
+def test_the_error_says_what_cannot_be_computed(odps: Connection, text: str, said: str) -> None:
     assert said in refused(odps, text).message
 
 
@@ -237,6 +237,6 @@ def test_a_missing_schema_has_the_number_that_clients_expect(odps: Connection, t
         odps.sql(text).wait()
 
 
-def test_an_interval_out_of_range_is_named(odps: Connection) -> None:
+def test_the_error_names_an_interval_out_of_range(odps: Connection) -> None:
     with pytest.raises(ServiceError, match="longer than 106751 days"):
         odps.sql("select interval '1000000 00:00:00' day to second").wait()

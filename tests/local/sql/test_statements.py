@@ -59,7 +59,7 @@ def test_an_existing_table_is_created_again_only_if_allowed(
     assert peer.read(name).column_names == ["a"]
 
 
-def test_a_query_for_a_name_that_is_taken_writes_no_rows(peer: Peer, new_table: NewTable) -> None:
+def test_create_table_as_an_existing_name_writes_no_rows(peer: Peer, new_table: NewTable) -> None:
     name = new_table("(a bigint)")
     rows = Path(peer.service.temporary_root or "") / "rows"
     before = set(rows.iterdir())
@@ -421,7 +421,7 @@ def test_inserts_of_one_statement_read_the_same_rows(peer: Peer, new_table: NewT
     ]
 
 
-def test_a_multi_insert_statement_runs_completely_or_not(peer: Peer, new_table: NewTable) -> None:
+def test_a_multi_insert_runs_completely_or_not_at_all(peer: Peer, new_table: NewTable) -> None:
     name, other = new_table("(a bigint)"), new_table("(a bigint, b bigint)")
     with pytest.raises(ServiceError, match="columns count"):
         peer.sql(f"FROM VALUES (1) t(a) INSERT INTO {name} SELECT a INSERT INTO {other} SELECT a;")
@@ -487,7 +487,7 @@ def test_explain_checks_a_query_and_shows_its_tables_and_columns(
 
 
 def test_explain_output_returns_the_columns_as_json(peer: Peer, new_table: NewTable) -> None:
-    """Fact 191: the vendor's ODBC driver sends it before each statement."""
+    """Evidence 191: the vendor's ODBC driver sends this query before each statement."""
     name = new_table("(a bigint, d decimal(10,2))")
     for query in (f"SELECT a, d FROM {name}", f"WITH w AS (SELECT * FROM {name}) SELECT * FROM w"):
         (found,) = peer.query(f"EXPLAIN OUTPUT {query}").column(0).to_pylist()

@@ -287,7 +287,7 @@ def read_only(tmp_path: Path) -> Iterator[Path]:
         return
     mount = ["mount", "-t", "tmpfs", "-o", "ro", "tmpfs", str(place)]
     if subprocess.run(mount, capture_output=True, check=False).returncode:
-        yield Path("/sys/kernel")  # in a container that may not mount: a read-only one
+        yield Path("/sys/kernel")  # a read-only folder, if the container may not mount
         return
     try:
         yield place
@@ -369,7 +369,7 @@ def mutate(path: Path, chance: random.Random) -> str:
 
 
 @pytest.mark.parametrize("mutations", [24, pytest.param(MUTATIONS, marks=pytest.mark.nightly)])
-def test_damage_to_the_catalogue_is_harmless_or_refused_with_a_message(
+def test_damage_to_the_catalog_is_harmless_or_refused_with_a_message(
     sound: Path, killed: Path, tmp_path: Path, mutations: int
 ) -> None:
     for number in range(mutations):

@@ -32,7 +32,7 @@ PARTS = 3
 def write_until_killed(
     peer: Peer, numbers: list[int], sent: set[int], done: set[int], acknowledged: Semaphore
 ) -> None:
-    """Commit one number after another, each as many rows in several streams."""
+    """Commit the numbers one by one, each as many equal rows in several streams."""
     for number in numbers:
         session = peer.open_write("t")
         for part in range(PARTS):

@@ -202,7 +202,7 @@ def test_a_folder_of_an_earlier_version_has_no_change_log(root: Path) -> None:
 
 
 @pytest.mark.parametrize(("properties", "hours"), [({}, 24), ({"cdc.data.retain.hours": "1"}, 1)])
-def test_changes_are_kept_for_the_hours_that_the_table_names(
+def test_changes_are_kept_for_the_hours_in_a_property_of_the_table(
     root: Path, properties: dict[str, str], hours: int
 ) -> None:
     """evidence 199: 1 to 168 hours, 24 by default. The next commit drops older changes."""
@@ -225,7 +225,7 @@ def test_changes_are_kept_for_the_hours_that_the_table_names(
 
 
 @pytest.mark.parametrize("hours", [1, 24])
-def test_history_is_kept_for_the_hours_that_the_table_names(root: Path, hours: int) -> None:
+def test_history_is_kept_for_the_hours_in_a_property_of_the_table(root: Path, hours: int) -> None:
     """evidence 204: `acid.data.retain.hours`."""
     now = [1e9]
     with Service(root, Settings(durable=False), clock=lambda: now[0]) as service:

@@ -29,7 +29,7 @@ ROWS = st.lists(
 
 
 def one_by_one(rows: list[tuple[Any, ...]]) -> list[dict[str, Any]]:
-    """Apply rows in order; return each row after its update, and deletes as sent."""
+    """Apply rows in order; return each updated row, and each delete as sent."""
     state: dict[tuple[int, str], dict[str, Any]] = {}
     found = []
     for k, j, a, b, places, gone in rows:

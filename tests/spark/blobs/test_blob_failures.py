@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
     from odps_nb.access.connection import Connection
 
+pytestmark = pytest.mark.storage_api("blobs")
+
 UNKNOWN = "bm8gc3VjaCBibG9i"
 
 

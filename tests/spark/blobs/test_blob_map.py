@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
     from odps_nb.access.connection import Connection
 
+pytestmark = pytest.mark.storage_api("blobs")
+
 
 @pytest.fixture
 def media(spark: SparkSession, odps: Connection) -> DataFrame:

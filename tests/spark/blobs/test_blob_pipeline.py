@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
     from odps_nb.access.connection import Connection
 
+pytestmark = pytest.mark.storage_api("blobs")
+
 Names = Callable[[str], str]
 MIB = 1 << 20
 COLUMNS = "id bigint, name string, width int, original blob, thumbnail blob, `text` blob"

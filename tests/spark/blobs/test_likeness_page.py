@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
     from odps_nb.access.connection import Connection
 
+pytestmark = pytest.mark.storage_api("blobs")
+
 
 @pytest.mark.spark
 def test_pictures_are_found_by_similarity(

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
     from odps_nb.access.connection import Connection
 
+pytestmark = pytest.mark.storage_api("blobs")
+
 Names = Callable[[str], str]
 
 

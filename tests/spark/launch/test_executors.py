@@ -76,7 +76,7 @@ def test_the_data_source_reports_a_package_that_executors_lack(
 ) -> None:
     # The driver has the package, and the Python that loads the reader for a task does not.
     odps_nb.spark.register(spark)
-    given = {**odps_nb.spark.options(odps), "table": "media"}
+    given = {**odps_nb.spark.options(odps), "table": "orders"}
     from odps_nb.spark.source.data_source import OdpsDataSource
 
     source = OdpsDataSource(given)

@@ -221,6 +221,7 @@ def test_retries_and_resumes_are_reported(
     assert end.events
 
 
+@pytest.mark.storage_api("blobs")
 def test_blobs_and_writes_are_reported(
     spark: SparkSession,
     odps: Connection,

@@ -327,6 +327,7 @@ def sessions(recorder: Recorder) -> list[dict[str, Any]]:
     return [body for body in bodies if "RequiredPartitions" in body]
 
 
+@pytest.mark.storage_api("its requests")
 def test_columns_partitions_and_conditions_are_sent_to_the_service(
     spark: SparkSession, watched: Profile, recorder: Recorder
 ) -> None:
@@ -346,7 +347,10 @@ def test_columns_partitions_and_conditions_are_sent_to_the_service(
 
 @pytest.mark.gate(6)
 @pytest.mark.parametrize("way", ["sql", "where", "partitions"])
-@pytest.mark.parametrize("transfer", ["storage", "tunnel"])
+@pytest.mark.parametrize(
+    "transfer",
+    [pytest.param("storage", marks=pytest.mark.storage_api("its requests")), "tunnel"],
+)
 @pytest.mark.parametrize(
     ("where", "listed"),
     [
@@ -381,6 +385,7 @@ def test_only_partitions_under_the_fixed_leading_keys_are_listed(
     assert [params.get("partition", "") for params in lists] == listed
 
 
+@pytest.mark.storage_api("its requests")
 def test_different_references_have_separate_sessions_and_equal_references_share_a_session(
     spark: SparkSession, watched: Profile, recorder: Recorder
 ) -> None:

@@ -241,6 +241,7 @@ def test_a_table_with_blobs_is_split_by_rows_if_they_are_read(
 
 
 @pytest.mark.spark
+@pytest.mark.storage_api("its requests")
 def test_the_number_of_tasks_depends_on_cores_and_a_minimum_of_rows(
     spark: SparkSession, odps: Connection, new_name: Callable[[str], str]
 ) -> None:

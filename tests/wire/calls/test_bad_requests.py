@@ -1,4 +1,4 @@
-"""Malicious requests of the Storage API: each is a value, or an error with its response."""
+"""Malicious requests of the Storage API are decoded, or raise an error that has a response."""
 
 from __future__ import annotations
 

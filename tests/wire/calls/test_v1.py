@@ -138,7 +138,7 @@ PT = PartitionSpec.of("pt=a")
         (
             CreateReadSession(table=TABLE, partitions=(PT,)),
             f"POST {PLACE}/sessions?session_type=batch_read",
-            READ_BODY | {"SplitMaxFileNum": 0},  # as in Java
+            READ_BODY | {"SplitMaxFileNum": 0},  # Java also sends 0
         ),
         (GetReadSession(**SESSION), f"GET {PLACE}/sessions/s-1?session_type=batch_read", None),
         (
@@ -195,7 +195,7 @@ def test_version_1_has_its_own_codec_names(codec: Compression, sent: str) -> Non
 
 
 def test_the_split_of_the_stock_client_is_a_range_if_it_counts_rows() -> None:
-    """It sends split_index, row_index and row_count for every split; an empty coding means none."""
+    """The stock client always sends a split index and a row range; an empty coding means none."""
     wire = encode_v1(ReadRows(**SESSION, split=IndexSplit(3)))
     for rows, split in ((0, IndexSplit(3)), (9, RowRangeSplit(0, 9))):
         params = (*wire.params, ("row_index", "0"), ("row_count", str(rows)))

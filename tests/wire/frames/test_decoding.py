@@ -146,7 +146,7 @@ def test_every_flipped_bit_of_data_footer_or_length_is_detected() -> None:
                     events = decode(2, changed)
                 except ProtocolError:
                     pass
-                else:  # the footer without the word that names its checksum
+                else:  # the name of the checksum in the footer is damaged
                     assert not all(e.verified for e in events if isinstance(e, BlobEnd)), at
             stream[at] ^= 1 << bit
 

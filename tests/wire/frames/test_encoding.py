@@ -65,7 +65,7 @@ def test_a_frame_is_the_same_however_its_data_is_divided(
 
 @pytest.mark.usefixtures("little_retained")
 @pytest.mark.parametrize("kind", ChecksumKind)
-def test_large_sources_get_their_checksum_on_the_way(kind: ChecksumKind) -> None:
+def test_the_checksum_of_a_large_source_is_computed_as_it_is_encoded(kind: ChecksumKind) -> None:
     encoder = FrameEncoder(FrameHeader(), length=5000, checksum=kind)
     parts = [encoder.begin(), *(encoder.feed(part) for part in every(pattern(5000), 300))]
     stream = b"".join([*parts, encoder.finish()])

@@ -1,4 +1,4 @@
-"""Chunks of the tunnel (``docs/protocol.md`` section 9.4): any division, every flip and cut."""
+"""Chunks of the tunnel (``docs/protocol.md`` section 9.4): divisions, flipped bits, truncation."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SHORT = [b"", b"a", b"seven b", b"eight by", b"eight bytes, and more", b"sixteen
 
 
 def stored(payload: bytes, chunk: int = CHUNK_SIZE) -> bytes:
-    """Encode a stream as pyodps does, byte by byte as the protocol page says."""
+    """Encode a stream as pyodps does, in the format of the protocol page."""
     parts = [chunk.to_bytes(4, "big")]
     whole = len(payload) // chunk * chunk
     for at in range(0, whole, chunk):
@@ -35,7 +35,7 @@ def stored(payload: bytes, chunk: int = CHUNK_SIZE) -> bytes:
 
 
 def verified(stream: bytes) -> bytes:
-    """Return the payload of a stream, read as the verifier's docstring says."""
+    """Return the payload of a stream, read as described in the verifier's docstring."""
     verifier, at, out = ChunkVerifier(stream[:4]), 4, b""
     while at < len(stream):
         piece = memoryview(stream)[at : at + verifier.stored_size]
@@ -135,7 +135,7 @@ def test_every_flipped_bit_of_a_short_stream_is_detected(payload: bytes) -> None
         assert len(payload) < int.from_bytes(damaged[:4], "big")
 
 
-def test_a_damaged_chunk_is_named_with_both_checksums() -> None:
+def test_the_error_names_a_damaged_chunk_and_both_checksums() -> None:
     stream = bytearray(stored(b"eight bytes, and more", 8))
     stream[18] ^= 1  # within the second chunk
     with pytest.raises(ChecksumError, match="the tunnel's chunk at byte 16") as caught:

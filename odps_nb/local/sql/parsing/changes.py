@@ -271,7 +271,7 @@ def _named(table: StoredTable, assignments: tuple[tuple[str, str], ...]) -> dict
     for name, expression in assignments:
         column = known.get(name.casefold())
         if column is None or column in values:
-            reason = "has no column" if column is None else "assigns twice to"
+            reason = "has no column" if column is None else "has two assignments to"
             raise errors.semantic(f"{table.name.table} {reason} {name!r}")
         values[column] = expression
     return values

@@ -21,7 +21,7 @@ class SelectStatement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explain:
-    """EXPLAIN of a query; with ``output``, EXPLAIN OUTPUT of any statement (no text: no query)."""
+    """EXPLAIN of a query or, with ``output``, EXPLAIN OUTPUT (``text`` is empty if not a query)."""
 
     text: str
     output: bool = False

@@ -52,8 +52,8 @@ _QUERIES = ("select", "with", "values", "from", "(")
 def parse_job(source: str, settings: Mapping[str, str]) -> tuple[Statement, ...]:
     """Parse the text of a job: one statement or, in script mode, any number of statements.
 
-    ``SET k=v`` statements and comments are ignored, even if there is no other statement. The
-    vendor's page *Script mode SQL* allows at most one statement that returns rows.
+    The result excludes comments and SETs, which can turn on the script and read-only modes. At most
+    one statement may return rows (vendor's page *Script mode SQL*).
     """
     if not source.strip("; \t\r\n"):
         raise errors.parse_failed("there is no statement")
@@ -73,13 +73,13 @@ def parse_job(source: str, settings: Mapping[str, str]) -> tuple[Statement, ...]
         at for at, statement in zip(starts, parsed, strict=True) if not returns_rows(statement)
     ]
     if changing and options[_READ_ONLY] == "true":
-        # The vendor's MCP server and JDBC driver set it, so that a job cannot change anything.
+        # The vendor's MCP server and JDBC driver turn this mode on to prevent changes.
         message = f"the statement changes data, but {_READ_ONLY} is true"
         raise errors.semantic(message, at=changing[0], advice="run only queries, SHOW and DESC")
     shown = [at for at, statement in zip(starts, parsed, strict=True) if returns_rows(statement)]
     if len(shown) > 1:
         message = "a script can contain only one statement that returns rows"
-        raise errors.parse_failed(message, at=shown[1], advice="write the others as CREATE TABLE")
+        raise errors.parse_failed(message, at=shown[1], advice="write others as CREATE TABLE … AS")
     return parsed
 
 
@@ -255,7 +255,7 @@ def _alter_settings(name: Name, cursor: Cursor) -> Statement:
         return AlterTable(name=name, lifecycle=days(cursor))
     if cursor.accept("set", "tblproperties"):
         return AlterTable(name=name, properties=tuple(read_properties(cursor)))
-    raise cursor.unexpected("what to alter", ("add", "drop", "rename", "touch", "set"))
+    raise cursor.unexpected("an action such as ADD", ("add", "drop", "rename", "touch", "set"))
 
 
 def _add_columns(name: Name, cursor: Cursor) -> Statement:

@@ -25,15 +25,15 @@ _MERGED = {"count": "sum", "sum": "sum", "min": "min", "max": "max"}
 class AllGroups:
     """One row per value of x (``g``) and colour (``c``), with its row count and measures.
 
-    Unless ``is_complete``, the rows are only some of the groups: the largest ones if the chart has
-    no colour, and any others if it has one.
+    If ``is_complete`` is false, groups are missing: a chart without colours then has its largest
+    groups, and a chart with colours has arbitrary groups.
     """
 
     def __init__(self, table: pa.Table, choice: ChartChoice, *, is_complete: bool) -> None:
         self._choice, self._is_complete = choice, is_complete
         self._table = pa.table({name: plain(table, name) for name in table.column_names})
         measure = self._table.column("m")
-        # Arrow skips NaN where SQL does not, and sorts it differently.
+        # Arrow skips NaN where SQL does not, and sorts NaN differently.
         self._has_nan = pt.is_floating(measure.type) and pc.any(pc.is_nan(measure)).as_py()
 
     @property
@@ -41,7 +41,7 @@ class AllGroups:
         return self._choice.kind != "box" and self._choice.agg in _MERGED and not self._has_nan
 
     def x_count(self) -> int | None:
-        """Return the number of values of x (at least, if there is no colour), if known."""
+        """Return the number of x values (a minimum if groups are missing); ``None`` if unknown."""
         if self._choice.color is not None and not self._is_complete:
             return None
         count: int = pc.count_distinct(self._table.column("g"), mode="only_valid").as_py()
@@ -50,7 +50,7 @@ class AllGroups:
     def largest(self, most: int) -> pa.Array | None:
         """Return the ``most`` values of x with the largest measures, if known.
 
-        By default, if only one more value exists, it is included.
+        If ``most`` is the default and only one more value exists, the result includes that value.
         """
         choice, table = self._choice, self._table
         if self._has_nan:
@@ -64,14 +64,14 @@ class AllGroups:
         return without_one_other(values, most) if self._is_complete else values[:most]
 
     def colors(self) -> pa.Array | None:
-        """Return at most `MAX_COLORS` values of colour, the most frequent ones, if known."""
+        """Return the most frequent values of colour, at most `MAX_COLORS`; ``None`` if unknown."""
         if not self._is_complete:
             return None
         counts = self._table.group_by(["c"]).aggregate([("n", "sum")])
         return ranked(counts.column("c"), counts.column("n_sum"), self._choice, MAX_COLORS)
 
     def shown(self, groups: Sequence[Any] | None, colors: Sequence[Any] | None) -> pa.Table | None:
-        """Return the table with the indexes of the shown values, if no other job is needed.
+        """Return the table with the indexes of the shown values; ``None`` if it needs another job.
 
         ``None`` for ``groups`` or ``colors`` leaves that column unchanged.
         """
@@ -86,7 +86,7 @@ class AllGroups:
         return self._merged(table, ["g", "c"]) if self._is_mergeable else None
 
     def _merged(self, table: pa.Table, keys: list[str]) -> pa.Table:
-        """Add up the rows of equal keys."""
+        """Merge the rows with equal keys into one row."""
         function, measure = _MERGED[self._choice.agg], table.column("m")
         if pt.is_integer(measure.type):
             table = table.set_column(3, "m", measure.cast(pa.decimal128(38, 0)))
@@ -104,12 +104,12 @@ def ranked(values: pa.Array, measures: pa.Array, choice: ChartChoice, most: int)
 
 
 def without_one_other(values: pa.Array, most: int) -> pa.Array:
-    """Return the first ``most`` values; by default, all if `OTHERS` would have only one."""
+    """Return the first ``most`` values; if ``most`` is the default, also a single remaining one."""
     return values if len(values) <= most + (most == USUAL_TOP) else values[:most]
 
 
 def indexes(array: pa.Array, values: Sequence[Any]) -> pa.Array:
-    """Return the index of each value, with `NULL` and `OTHERS` for all that have none."""
+    """Return the index of each element in ``values``; `NULL` for nulls, `OTHERS` if not found."""
     positions = pc.fill_null(pc.index_in(array, pa.array(values, array.type)), OTHERS)
     return pc.if_else(array.is_null(), NULL, positions.cast(pa.int64()))
 

@@ -23,7 +23,7 @@ function render({ model, el }) {
     live.appear();
   }
   const ready = () => ({ do: "ready", width: width() });
-  // a picture needs no kernel, so it does not say that the kernel is busy
+  // a picture needs no kernel, so it shows no message about a busy kernel
   const live = liveView({ model, el, root, ready, receive });
   const [width, stopWatching] = widthOf(picture, () => live.send(ready()));
   return () => {

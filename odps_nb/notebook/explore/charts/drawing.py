@@ -1,7 +1,7 @@
 """Draws a chart as SVG without scripts or references; each mark has its exact values as a title.
 
-All text is escaped. Text is readable on white, the background of the static page; the live view
-gives it the page's text colour. Marks are visible on light and on dark backgrounds.
+All text is escaped. The colour of text is readable on white, the background of the static page; the
+live view uses the page's text colour. Marks are visible on light and on dark backgrounds.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from odps_nb.notebook.explore.values.axis import (
 WIDTH, HEIGHT = 720, 340
 MIN_WIDTH, MAX_WIDTH = 320, 1600
 _RIGHT, _TOP = 16, 16
-_LEFT = 64  # minimum; more if the labels of the y axis need it
+_LEFT = 64  # minimum margin; wide labels of the y axis need more
 _TEXT, _GRID = "#6b6b6b", "#808080"
-_NONE = "#9a9a9a"  # nulls and others
+_NONE = "#9a9a9a"  # colour of nulls and of other values
 COLORS = ("#4c8bf5", "#e8793a", "#2fa37c", "#b45fc4", "#d4a017", "#d6556b", "#3fa7c4")
 _POINTS = 80  # above this number, a line's points are small, and omitted in the static view
 _LETTER = 6.2  # average width of a letter in a label
@@ -191,7 +191,7 @@ class _Drawing:
         return COLORS[color % len(COLORS)] if color >= 0 else _NONE
 
     def _legend_places(self) -> Iterator[tuple[int, float, int]]:
-        """Yield each colour with the position of its name: x in pixels, and the row."""
+        """Yield each colour with the position of its name in the legend: x in pixels, and row."""
         if self._choice.color is None:
             return
         x, row = float(self._margin), 0
@@ -343,7 +343,7 @@ def group_name(index: int, labels: Sequence[str]) -> str:
 
 
 def _whiskers(values: Sequence[float]) -> tuple[float, float]:
-    """Return the ends of a box's whiskers: the extremes, or nearer to the quartiles."""
+    """Return the ends of a box's whiskers: the extremes, limited by `WHISKER`."""
     low, first, _, third, high = values
     reach = WHISKER * (third - first)
     return max(low, first - reach), min(high, third + reach)

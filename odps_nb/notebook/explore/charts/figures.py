@@ -45,7 +45,7 @@ MAX_ROWS = MAX_GROUPS * (MAX_COLORS + 2)
 """Maximum number of groups of x and colour."""
 USUAL_BINS = 20
 MAX_SPARSE = 4
-"""A time axis leaves out empty steps if they would multiply its steps by more than this."""
+"""A time axis omits empty steps if they would multiply its number of steps by more than this."""
 
 WHISKER = 1.5
 """Maximum length of a box's whiskers, in interquartile ranges."""
@@ -203,7 +203,7 @@ class FigureQuery:
         return table.column("v").combine_chunks()
 
     def _named(self, column: Column, values: pa.Array) -> tuple[list[Any], tuple[str, ...]]:
-        """Return sorted values and labels; text is sorted only if it is dates or x of a line."""
+        """Return values and labels; text is sorted only if it is dates, or the x axis of a line."""
         texts = kind_of(column) in ("TEXT", "CHAR") and column.name not in self._rows.partitions
         is_line = self._choice.kind in ("line", "area") and column is self._choice.x
         if not texts or is_line or _are_dates(values):
@@ -325,7 +325,7 @@ class FigureQuery:
         return f"{text} group by {group}" + (f", {color}" if choice.color is not None else "")
 
     def _all_groups(self, group: str) -> AllGroups | None:
-        """Return the groups by each value of the colour, and of x if ``group`` is that column."""
+        """Return one group per value of the colour, and of x if ``group`` is the x column."""
         choice = self._choice
         if choice.color is not None:
             text = self._grouping(group, name_in_sql(choice.color.name))

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 FAR = 10
-"""An axis longer than this many times the range of the middle 98 % of rows is cut to that range."""
+"""An axis longer than this many times the range of the middle 98 % of rows is limited to them."""
 
 
 def near_points(*axes: Sequence[float]) -> np.ndarray:

@@ -71,7 +71,7 @@ class ReadFigures(FigureQuery):
         self._arrays = {name: plain(table, name) for name in table.column_names}
         self._of_x = self._arrays[choice.x.name]
         self._values = {"0": pa.array(np.zeros(table.num_rows, dtype=np.int64))}
-        """The values of the evaluated expressions, by the text of the expression."""
+        """The value of each evaluated expression, by the expression's text."""
 
     # -- expressions ----------------------------------------------------------------------------
 
@@ -132,7 +132,7 @@ class ReadFigures(FigureQuery):
         return total, self._sample(both, total), points
 
     def _all_groups(self, group: str) -> None:
-        """Return ``None``: no job is saved, because none runs."""
+        """Return ``None``, because there are no SQL jobs to save."""
 
     def _found(self, text: str, group: str, color: str) -> pa.Table:
         return self._aggregated(g=self._values[group], c=self._values[color])
@@ -199,7 +199,7 @@ def _columns_of(
         for batch in batches:
             selected.append(batch.select(list(names)))
             size += batch.nbytes
-            if size > 2 * MAX_READ:  # the first rows gave too low an estimate
+            if size > 2 * MAX_READ:  # the estimate from the first rows was too low
                 raise LimitExceededError(
                     f"a chart cannot read a result of more than {format_bytes(2 * MAX_READ)}",
                     hint="group the rows in the query",

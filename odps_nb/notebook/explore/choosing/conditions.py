@@ -30,7 +30,7 @@ _LONG = 2**63 - 1  # larger integers are DECIMAL literals
 MAX_LISTED = 100
 """Maximum number of values in a condition of the filter builder."""
 
-# The pattern, the text if it matches, and if it does not; "i" ignores case.
+# The pattern, the label of the condition and of its negation; a prefix "i" means ignore case.
 _LIKE = {
     "icontains": ("%{}%", "contains", "does not contain"),
     "istarts": ("{}%", "starts with", "does not start with"),
@@ -228,7 +228,7 @@ def _template(name: str, op: str, values: Sequence[Any], *, below: bool, exclude
 def _folded(text: str) -> str:
     if any(character.lower() != character.upper() for character in text if not character.isascii()):
         raise ArgumentError(
-            f"only the letters A to Z can be compared without case, not those of {text!r:.100}",
+            f"only the letters A to Z can be compared ignoring case, not those of {text!r:.100}",
             hint="search in the whole table, or choose the case-sensitive condition",
         )
     return text.lower()

@@ -24,7 +24,7 @@ MAX_EXPORTED_BYTES = 2_000_000_000
 """Maximum bytes of exported rows to sort, as Arrow data; sorting needs twice this memory."""
 
 _DIGITS = "0123456789-+."
-# characters that displayed values may contain, by kind; a kind not listed may contain any
+# characters that displayed values may contain, by kind; other kinds may contain any character
 _SIGNS = {
     "INTEGER": _DIGITS,
     "FLOAT": _DIGITS + "einfa",
@@ -36,14 +36,14 @@ _SIGNS = {
     "CLOCK": _DIGITS + ": ",
     "BYTES": "0123456789abcdefx… (),b",
 }
-# text that quotes, brackets, escapes and separators of a displayed nested value may contain
+# matches text with quotes, brackets, escapes or separators, which JSON adds to nested values
 _BETWEEN = re.compile(r'["\[\]{}\\]|,(?: |$)|^ |^:(?: |$)')
 _WORDS = ("null", "true", "false", "nan", "-infinity", "<blob>")
 _LEAF = frozenset("0123456789-+.:, eabcdfx…()")  # characters of nested times, fractions and bytes
 _ESCAPED = r'["\\\x00-\x1f]'
 _NUMERIC, _HEX = "0123456789.", "0123456789abcdef"
 _HEX_DIGITS = np.array([list(f"{byte:02x}".encode()) for byte in range(256)], np.uint8)
-# the other letters whose case-folded form contains letters of ASCII
+# non-ASCII letters whose case-folded form contains ASCII letters
 _FOLDED_TO_ASCII = "[\xdf\u0130\u0149\u017f\u01f0\u1e96-\u1e9a\u1e9e\u212a\ufb00-\ufb06]"
 _FRACTION = re.compile(r"\.(\d+)")
 _SEPARATED = re.compile(r"-?\d{1,3}(,\d{3})+(\.\d*)?")  # a number with separators
@@ -148,7 +148,7 @@ def _flat(array: pa.Array, column: Column, needle: str, digits: int) -> np.ndarr
     if pt.is_dictionary(array.type):
         array = array.dictionary_decode()
     if pt.is_timestamp(array.type) and (array.type.tz is None or set(needle) <= set(_NUMERIC)):
-        # the displayed text begins as Arrow's, which is faster to search
+        # the displayed text begins like the text of Arrow, which can be searched faster
         maybe = _containing(array.cast(pa.string()), needle)
     elif pt.is_binary(array.type) and set(needle) <= set(_HEX):
         maybe = _hex_containing(array, needle)
@@ -178,7 +178,7 @@ def _may_contain(array: pa.Array, needle: str) -> np.ndarray:
     """Return a mask of the numbers that may contain the needle as Python writes them."""
     if pt.is_integer(array.type):
         return _containing(array.cast(pa.string()), needle)
-    # Arrow and Python format some numbers differently, such as 2.0 (2) and 1e+20
+    # Arrow and Python format some numbers differently, such as 2.0 (Arrow: 2) and 1e+20
     size = pc.abs(array)
     plain = pc.or_(pc.equal(size, 0), pc.and_(pc.greater(size, 1e-4), pc.less(size, 1e9)))
     texts = pc.binary_join_element_wise(array.cast(pa.string()), ".0", "")

@@ -80,7 +80,7 @@ class KnownProfiles:
         """
         drawn = draw_sample(rows, where, self._sample, self._seed, cancel, matching=matching)
         if any(not batch.schema.equals(drawn.batches[0].schema) for batch in drawn.batches):
-            # the time unit changed during the read
+            # the unit of times changed during the read
             return self.by_sample(rows.copy(), where, cancel, total=total, matching=matching)
         profiler = Profiler(self._columns, before=None if where is None else self.whole)
         if drawn.batches:

@@ -50,7 +50,7 @@ class ColumnProfile:
     is_estimated
         Whether ``distinct`` is an estimate.
     is_sample
-        Whether there may be other rows. If so, ``distinct`` is a minimum and shares are rounded.
+        Whether other rows may exist. If so, ``distinct`` is a minimum, and shares are rounded.
     frequent
         Single-value bars of up to `LISTED_VALUES` values, the most frequent first.
     ends

@@ -18,8 +18,8 @@ from odps_nb.client.parallel.fan_out import Job, fan_out
 from odps_nb.errors import CancelledError
 
 SAMPLE_RANGES, LEAST_RANGE = 256, 125
-"""Maximum number of ranges, and minimum rows of each: one request per range. Rows that are stored
-next to each other are alike, so the error of a share is up to two ranges."""
+"""Maximum number of ranges (one request each), and minimum rows of a range. Adjacent rows are often
+similar, so an estimated share may be wrong by the rows of two ranges."""
 FILTERED_RANGES = 128
 """Maximum number of ranges with a filter, which needs several rounds of requests."""
 SAMPLE_BYTES = 16 * 2**20
@@ -87,8 +87,8 @@ def draw_sample(
 
     A search for matching rows ends after `SAMPLE_SECONDS`. If rows cannot be read by number (for
     example with both a filter and a limit), the first rows are taken. ``matching`` returns the
-    number of matching rows, if known. If there are at most ``most``, they are read from the start
-    in a single pass, because this lets the service skip the most rows.
+    number of matching rows, if known. At most ``most`` matching rows are read from the start in a
+    single pass, because this lets the service skip the most rows.
     """
 
     def are_few() -> bool:
@@ -179,7 +179,7 @@ def bounded(seconds: float | None, cancel: CancelToken) -> Iterator[CancelToken]
 class RandomParts:
     """Takes disjoint row ranges in rounds; each round covers every part of the table.
 
-    So the rows of even a few rounds are spread over the whole table. The first round reads about
+    Therefore, even a few rounds spread the rows over the whole table. The first round reads about
     ``sample`` rows. If too few of them match a filter, the size of the next round depends on the
     share of matching rows, but is at most 4 times the number of rows read so far. Ranges are in
     random order.

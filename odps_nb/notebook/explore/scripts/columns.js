@@ -25,7 +25,7 @@ function columnLayout({ box, redraw, jump }) {
     list();
   }
 
-  // Applies widths, visibility and pins as style rules, which keep the cells.
+  // Applies widths, visibility and pins as style rules, so that no cell is drawn again.
   function apply() {
     const rule = (n, text) => `[data-view="${id}"] [data-column="${n}"] { ${text} }`;
     const made = [...hidden].map((n) => rule(n, "display: none"));
@@ -42,7 +42,7 @@ function columnLayout({ box, redraw, jump }) {
     }
     rules.textContent = made.join("\n");
     const top = box.querySelector("thead")?.offsetHeight ?? 0;
-    box.style.scrollPadding = `${top}px 0 0 ${left}px`; // keeps focused cells out from under pinned ones
+    box.style.scrollPadding = `${top}px 0 0 ${left}px`; // pinned cells must not cover a focused cell
   }
 
   function arrange(row) {

@@ -352,7 +352,7 @@ function render({ model, el }) {
 
   function showLabel() {
     described.textContent = ` · profile: ${label()}`;
-    heading.title = heading.textContent; // which may be cut
+    heading.title = heading.textContent; // the heading may be truncated
     if (!panel.hidden && panel.dataset.column) openColumn(Number(panel.dataset.column), true);
   }
 

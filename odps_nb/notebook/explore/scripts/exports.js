@@ -16,7 +16,7 @@ function exportPanel(send) {
     "div",
     { class: "odps-x-panel odps-x-export", role: "group", "aria-label": "download", hidden: true },
     h("div", { class: "odps-x-bar" }, h("span", {}, "All rows of this view as"), ...buttons, note),
-    h("label", {}, saved, " save in the folder of the kernel, without a limit of size"),
+    h("label", {}, saved, " save in the kernel's folder, without a size limit"),
     h(
       "div",
       { class: "odps-x-muted" },

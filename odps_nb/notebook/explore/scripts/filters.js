@@ -15,8 +15,8 @@ const CONDITIONS = {
 };
 
 // The form that builds one condition; `send` sends it, `leave` moves the focus away, and `frequent(n)`
-// returns the frequent values of a column (label, rows and text), what they were counted in, and a
-// function that formats their rows.
+// returns the frequent values of a column (label, rows and text), a description of the rows that were
+// counted, and a function that formats a row count.
 function filterForm(send, leave, frequent) {
   const column = h("select", { "aria-label": "column" });
   const kind = h("select", { "aria-label": "condition" });
@@ -180,7 +180,7 @@ function filterChips(edit, remove, clear) {
     );
   }
 
-  // Shows the chips; returns whether the focused one was the last.
+  // Shows the chips; returns whether the focused chip was the last one.
   function show(conditions, search, endSearch) {
     const at = buttons().indexOf(focusNear(box));
     const made = conditions.map(({ text, where, edit: edited }, n) =>

@@ -257,7 +257,7 @@ function gridPanel(view) {
     for (let row = wanted.start; row < wanted.start + wanted.count; row++) {
       const cells = wanted.columns.map((n) => page.cells[n][row]);
       rows.push(cells);
-      // truncated, or perhaps with escaped characters
+      // the text is truncated, or may contain escaped characters
       if (cells.some((one) => Array.isArray(one) || (one !== null && one.includes("\\")))) exact = false;
     }
     if (exact) return put(rows, 0);
@@ -330,7 +330,7 @@ function gridPanel(view) {
 
   // -- keys -----------------------------------------------------------------------------------
 
-  // Handles the keys that do not move; returns whether the key was one of them.
+  // Handles the keys that do not move the focus; returns whether the key was one of them.
   function act(event) {
     const { row, column } = focus;
     const cell = at(row, column);

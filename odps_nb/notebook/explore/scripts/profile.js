@@ -2,7 +2,7 @@
 
 const SVG = "http://www.w3.org/2000/svg";
 
-// A number of profiled rows as a share of them, and as a number; a sample has only shares.
+// Formats a number of profiled rows as a share and a number; for a sample, only as a share.
 const share = (rows, { rows: all, sample }) => (sample ? aboutPercent(rows, all) : percent(rows, all));
 const amount = (rows, found) => (found.sample ? share(rows, found) : count(rows));
 

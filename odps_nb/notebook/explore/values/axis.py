@@ -42,7 +42,7 @@ def tick_labels(values: Sequence[float]) -> list[str]:
     return [f"{text} {unit}".strip() if float(text.replace(",", "")) else "0" for text in texts]
 
 
-_HOUR, _DAY, _MONTH, _YEAR = 16, 10, 7, 4  # lengths of labels: ISO times cut to minutes, days, …
+_HOUR, _DAY, _MONTH, _YEAR = 16, 10, 7, 4  # lengths of ISO times truncated to minutes, days, …
 _PERIODS: list[tuple[int, int, Callable[[str], str]]] = [  # label length, tick length, period start
     *((_HOUR, _HOUR, lambda at, n=n: f"{at[:11]}{int(at[11:13]) // n * n:02}") for n in (3, 6, 12)),
     (_HOUR, _DAY, lambda at: at[:_DAY]),
@@ -85,7 +85,7 @@ def calendar_ticks(labels: Sequence[str], spacing: Callable[[int], float]) -> li
         for n in reversed(starts[:-1]):
             if shown[0] - n >= spacing(width):
                 shown.insert(0, n)
-        if len(shown) > 1 and len(starts) - len(shown) <= len(starts) // 4:  # beside long gaps
+        if len(shown) > 1 and len(starts) - len(shown) <= len(starts) // 4:  # most starts fit
             return [(n, labels[n][:width]) for n in shown]
     return []
 
@@ -102,5 +102,5 @@ def number_text(value: float | Decimal) -> str:
 
 
 def shortened(text: str, limit: int) -> str:
-    """Cut a label to ``limit`` characters."""
+    """Truncate a label to ``limit`` characters."""
     return text if len(text) <= limit else text[: limit - 1] + "…"

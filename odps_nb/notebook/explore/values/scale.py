@@ -47,9 +47,9 @@ def _integers(array: pa.Array) -> pa.Array:
 
 
 def steps_of(array: pa.Array) -> np.ndarray | None:
-    """Return short decimals as integers without their point; ``None`` for other arrays.
+    """Return decimals of up to `MOST_STEPS` digits as integers (1.25 as 125); else ``None``.
 
-    A null is an arbitrary number.
+    A null becomes an arbitrary number.
     """
     kind = array.type
     if not pt.is_decimal128(kind) or kind.precision > MOST_STEPS:
