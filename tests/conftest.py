@@ -163,7 +163,7 @@ def event_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def spark_said(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The stderr of the JVM and the Python processes of this run's session."""
+    """The file with the stderr of the JVM and the Python processes of this run's Spark session."""
     return tmp_path_factory.mktemp("spark") / "stderr"
 
 
@@ -180,12 +180,12 @@ def spark_session(event_log: Path, spark_said: Path, _private_home: None) -> Ite
         **{
             "spark.driver.memory": "1g",
             "spark.eventLog.enabled": True,
-            "spark.eventLog.compress": False,  # a test reads it as text
+            "spark.eventLog.compress": False,  # a test reads the log as text
             "spark.eventLog.dir": event_log.as_uri(),
             "spark.sql.shuffle.partitions": 3,
-            "spark.ui.enabled": True,  # a test searches it for keys
+            "spark.ui.enabled": True,  # a test searches the UI for keys
             "spark.ui.port": 0,
-            "spark.sql.ui.retainedExecutions": 60,  # one page lists them all
+            "spark.sql.ui.retainedExecutions": 60,  # one page of the UI lists them all
             "spark.sql.warehouse.dir": str(event_log.parent / "warehouse"),
         },
     )

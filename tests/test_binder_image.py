@@ -18,7 +18,7 @@ pytestmark = pytest.mark.nightly  # each creates a new environment, from the net
 
 
 def test_repo2docker_accepts_the_folder(repo: Path, tmp_path: Path) -> None:
-    """The Dockerfile that Binder would build; nothing here runs Docker."""
+    """Test the Dockerfile that Binder would build, without running Docker."""
     venv.create(tmp_path / "env", with_pip=True)
     commands = tmp_path / "env" / "bin"
     pip = [commands / "python", "-m", "pip", "--disable-pip-version-check", "install", "--quiet"]

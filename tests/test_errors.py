@@ -113,7 +113,7 @@ def test_an_error_survives_pickling_with_message_details_and_notes(kind: type[An
 
 @pytest.fixture(params=["alone", "beside pyodps"])
 def _reducers(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With and without the pickle functions that importing pyodps registers for every exception."""
+    """Run tests with and without the pickle functions that pyodps registers for every exception."""
     table = {k: v for k, v in copyreg.dispatch_table.items() if not issubclass(k, BaseException)}
     monkeypatch.setattr(copyreg, "dispatch_table", table)
     monkeypatch.setattr(copy, "dispatch_table", table)
@@ -302,7 +302,7 @@ def test_joiners_in_scripts_and_emoji_are_kept(text: str) -> None:
 
 
 @given(st.text())
-def test_text_without_invisible_characters_is_not_changed(text: str) -> None:
+def test_escaped_text_is_not_escaped_again(text: str) -> None:
     assert errors.visible(errors.visible(text)) == errors.visible(text)
 
 

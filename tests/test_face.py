@@ -48,7 +48,7 @@ def test_importing_odps_nb_loads_fewer_modules_than_asyncio():
 
 
 def test_types_for_annotations_can_be_imported():
-    """By value and by annotation; each is the class that its function returns."""
+    """At run time and for annotations; each type is the class that its function returns."""
     code = (
         "import odps_nb\n"
         "def f(a: odps_nb.Connection, b: odps_nb.Table, c: odps_nb.Scan, d: odps_nb.Result,\n"

@@ -174,7 +174,7 @@ def imports_in(
             for alias in child.names:
                 yield Import(module, alias.name, typing_only, deferred)
         elif isinstance(child, ast.ImportFrom):
-            assert child.level == 0, f"{module}: relative imports hide who imports whom"
+            assert child.level == 0, f"{module}: use absolute imports"
             source = child.module or ""
             for alias in child.names:
                 inner = f"{source}.{alias.name}"
@@ -386,18 +386,18 @@ PUBLIC = ("odps_nb", "odps_nb.spark", "odps_nb.torch", "odps_nb.stream_io", "odp
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_a_module_defines_all_if_it_is_public_or_exports_imported_names(name: str) -> None:
+def test_a_module_defines_dunder_all_if_it_is_public_or_exports_imported_names(name: str) -> None:
     """Elsewhere, an underscore marks what is private to a module."""
     listed = exports(trees()[name])
     if name in PUBLIC:
         assert listed is not None
     elif listed is not None:
         own = bound_names(trees()[name]) - imported_names(trees()[name])
-        assert set(listed) - own, f"{name} exports its own names alone: remove __all__"
+        assert set(listed) - own, f"{name} exports only its own names: remove __all__"
     if listed is None:
         return
     assert len(set(listed)) == len(listed)
-    if "__getattr__" in bound_names(trees()[name]):  # names that load when they are used
+    if "__getattr__" in bound_names(trees()[name]):  # names that are imported on first use
         module = importlib.import_module(name)
         assert [export for export in listed if not hasattr(module, export)] == []
     else:

@@ -138,7 +138,7 @@ def main() -> None:
     job = json.load(sys.stdin)
     steps = JOBS[sys.argv[1]](job)
     next(steps)
-    next(steps)  # after the small part
+    next(steps)  # the small part has ended
     gc.collect()
     pa.default_memory_pool().release_unused()
     idle = resident_peak()
@@ -207,7 +207,7 @@ def test_buffered_batches_stay_within_the_read_ahead_limit(needed, odps):
 
 
 @pytest.mark.nightly  # large
-def test_a_large_data_frame_needs_less_than_twice_the_size_of_its_rows(needed, odps):
+def test_a_large_data_frame_needs_less_than_2_3_times_the_size_of_its_rows(needed, odps):
     """All types except nested ones, whose lists and dicts are Python objects."""
     scan = odps.table("orders").read(limit=FRAME_ROWS)
     flat = [field.name for field in scan.arrow_schema if not pa.types.is_nested(field.type)]
@@ -222,7 +222,7 @@ def test_a_large_data_frame_needs_less_than_twice_the_size_of_its_rows(needed, o
 def test_rows_generated_during_a_write_are_not_buffered_completely(needed, odps, new_name):
     table = odps.create_table(new_name("made"), "id bigint")
     found = needed("write_rows", table=table.name.table)
-    assert found["above_idle"] < ROWS_SIZE / 2  # a part of 64 MiB is assembled at a time
+    assert found["above_idle"] < ROWS_SIZE / 2  # the write assembles parts of 64 MiB
     assert table.read().row_count == ROWS_SIZE // 8
     odps.drop_table(table.name)
 

@@ -40,7 +40,7 @@ ADVISORIES = {  # the first version without known defects, and the advisories fo
 def checked_in(repo: Path) -> set[str]:
     """Return the files of the checkout (those in git, if it is a repository)."""
     if not (repo / ".git").exists():  # an unpacked source distribution
-        pytest.skip("this is no checkout; make test in one builds packages")
+        pytest.skip("this is not a checkout: `make test` in a checkout builds packages")
     command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     done = subprocess.run(command, cwd=repo, capture_output=True, text=True, check=True)
     return {name for name in done.stdout.split("\0") if name and (repo / name).exists()}
@@ -84,7 +84,7 @@ def built(repo: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Pat
 def test_two_builds_of_the_same_files_have_the_same_bytes(
     repo: Path, built: dict[str, Path], tmp_path: Path
 ) -> None:
-    """Another folder, other file times, another umask."""
+    """The second build has another folder, other file times and another umask."""
     again = build(copied(repo, tmp_path / "other", checked_in(repo), mtime=1_600_000_000), 0o022)
     one, two = (
         {name: hashlib.sha256(path.read_bytes()).hexdigest() for name, path in found.items()}

@@ -57,7 +57,7 @@ def _cited(numbers: str) -> Iterator[str]:
         yield first
         if last:
             chapter, number = first.split(".")
-            assert last.split(".")[0] == chapter, f"{part} spans chapters"
+            assert last.split(".")[0] == chapter, f"{part} contains sections of two chapters"
             yield from (f"{chapter}.{n}" for n in range(int(number) + 1, int(last[2:]) + 1))
 
 
@@ -129,7 +129,7 @@ def test_python_examples_run_unchanged():
         if found[1] == "python":
             line = TEXT.count("\n", 0, found.start()) + 1
             test = doctest.DocTestParser().get_doctest(found[2], globs, PAGE.name, PAGE.name, line)
-            assert test.examples, f"nothing runs in the block at line {line}"
+            assert test.examples, f"the block has no example, line {line}"
             runner.run(test, clear_globs=False)
             globs = test.globs
     assert runner.summarize().failed == 0

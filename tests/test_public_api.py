@@ -41,7 +41,7 @@ from tests.support.signatures import (
 SNAPSHOT = Path(__file__).with_name("public_api.txt")
 NEED_TORCH = {"Loader", "RowDataset"}  # in odps_nb.types, but this environment has no torch
 
-# Former words of parameters, and their current names.
+# Former names of parameters, and their current names.
 RETIRED = {
     "side_by_side": "workers",
     "streams": "workers",
@@ -59,7 +59,7 @@ FACES += [odps_nb.spark.explain_sql, odps_nb.spark.blob_map, odps_nb.spark.with_
 
 
 def test_the_public_api_equals_the_snapshot():
-    """A change on purpose: ``python -m tests.support.signatures > tests/public_api.txt``."""
+    """After an intended change: ``python -m tests.support.signatures > tests/public_api.txt``."""
     assert snapshot() == SNAPSHOT.read_text("utf-8").splitlines()
 
 

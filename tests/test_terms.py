@@ -1,4 +1,4 @@
-"""Shared terms: names that cannot become URLs or SQL, specs, references, sizes."""
+"""Shared terms: names that cannot inject paths or SQL, partition specs, references, sizes."""
 
 from __future__ import annotations
 

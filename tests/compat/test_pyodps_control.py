@@ -52,7 +52,7 @@ def test_partitions_are_created_and_dropped(entry: ODPS, name: str) -> None:
     assert list(table.partitions) == []
 
 
-def test_the_rows_of_a_query_can_be_read_in_each_way(entry: ODPS) -> None:
+def test_the_rows_of_a_query_are_read_with_and_without_the_tunnel(entry: ODPS) -> None:
     instance = entry.execute_sql("select 1 as a, 'x, \"y\"' as b union all select 2, null")
     with instance.open_reader(tunnel=True) as reader:
         assert sorted((r["a"], r["b"]) for r in reader) == [(1, 'x, "y"'), (2, None)]
@@ -62,8 +62,8 @@ def test_the_rows_of_a_query_can_be_read_in_each_way(entry: ODPS) -> None:
         assert sorted(reader.to_pandas()["a"]) == [1, 2]
 
 
-def test_two_jobs_with_the_same_id_of_the_caller_are_one_instance(entry: ODPS, name: str) -> None:
-    """Evidence 163: ``unique_identifier_id``, which the job's document returns."""
+def test_two_jobs_with_the_same_unique_identifier_are_one_instance(entry: ODPS, name: str) -> None:
+    """Evidence 163: the document of the job returns the ``unique_identifier_id``."""
     entry.execute_sql(f"create table {name} (n bigint)")
     text, guid = f"insert into {name} values (1)", str(uuid.uuid4())
     first, second = (entry.execute_sql(text, unique_identifier_id=guid) for _ in range(2))
@@ -74,7 +74,7 @@ def test_two_jobs_with_the_same_id_of_the_caller_are_one_instance(entry: ODPS, n
 
 
 def test_results_of_show_are_text(entry: ODPS, name: str) -> None:
-    """The stock client first requests rows; as there are none, it uses the text."""
+    """The stock client first requests rows. Without rows, it falls back to the text."""
     entry.execute_sql(
         f"create table {name} (n bigint comment 'a number') partitioned by (p string)"
     )
@@ -148,7 +148,7 @@ def test_a_missing_table_raises_a_not_found_error(entry: ODPS) -> None:
     assert caught.value.code == "NoSuchObject"
 
 
-def test_a_missing_table_in_a_query_is_named(entry: ODPS) -> None:
+def test_the_error_for_a_query_of_a_missing_table_names_the_table(entry: ODPS) -> None:
     with pytest.raises(errors.NoSuchTable, match="missing_table"):
         entry.execute_sql("select * from missing_table")
 
@@ -289,7 +289,7 @@ def test_truncate_empties_a_table(entry: ODPS, name: str) -> None:
         assert reader.count == 0
 
 
-def test_projects_and_schemas_are_listed_and_found(
+def test_projects_are_found_and_listing_schemas_needs_the_schema_feature(
     entry: ODPS, empty_service: LocalService
 ) -> None:
     assert entry.exist_project(empty_service.project)
@@ -307,7 +307,7 @@ def test_the_user_name_and_the_catalog_host_are_returned(entry: ODPS) -> None:
         entry.run_security_query("list roles")
 
 
-def test_a_wrong_key_is_distinguished_from_a_wrong_name(entry: ODPS) -> None:
+def test_a_wrong_key_and_an_unknown_access_id_raise_different_errors(entry: ODPS) -> None:
     wrong = ODPS(entry.account.access_id, "wrong", project=entry.project, endpoint=entry.endpoint)
     with pytest.raises(errors.SignatureNotMatch):
         wrong.get_table("x").reload()
@@ -316,7 +316,7 @@ def test_a_wrong_key_is_distinguished_from_a_wrong_name(entry: ODPS) -> None:
         nobody.get_table("x").reload()
 
 
-def test_insert_and_select_move_rows(
+def test_insert_statements_store_the_rows_that_select_returns(
     entry: ODPS, name: str, request: pytest.FixtureRequest
 ) -> None:
     make: Callable[[str], object] = entry.execute_sql

@@ -294,7 +294,7 @@ def test_the_result_of_a_query_is_read(storage: MaxStorageClient, entry: ODPS) -
         {"a": 1, "b": "x"},
         {"a": 2, "b": "y"},
     ]
-    rest = session.open_arrow_reader(1, task_name="AnonymousSQLTask_")  # names no number
+    rest = session.open_arrow_reader(1, task_name="AnonymousSQLTask_")  # no number of rows
     assert sum(batch.num_rows for batch in rest) == 1
 
 

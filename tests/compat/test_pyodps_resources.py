@@ -16,7 +16,7 @@ pytestmark = STOCK
 
 @pytest.fixture(scope="module", params=["plain", "schemas"])
 def entry(request: pytest.FixtureRequest, empty_service: LocalService) -> Iterator[ODPS]:
-    """A project without schemas, and one where all objects are in another schema."""
+    """A client of a project without schemas, and one of a project with all objects in a schema."""
     if request.param == "plain":
         yield stock_client(empty_service)
         return

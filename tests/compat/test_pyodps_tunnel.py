@@ -43,7 +43,7 @@ def test_bare_decimals_are_unchanged_by_arrow_writes_and_reads(entry: ODPS) -> N
 def test_columns_are_read_in_the_requested_order(
     entry: ODPS, columns: list[str], arrow: bool
 ) -> None:
-    """The stock client numbers the fields of a row by its request, those of Arrow by the table."""
+    """The stock client expects records in the requested order, and Arrow columns in table order."""
     table = entry.create_table(f"o{time.time_ns()}", "a bigint, b string, c string")
     entry.write_table(table, [[1, "b", "c"]])
     instance = entry.execute_sql(f"select * from {table.name}")
@@ -101,7 +101,7 @@ def test_times_of_the_year_0_are_stored_and_returned(entry: ODPS, tunnel: bool) 
             assert reader.raw == '"t","d"\n"0000-01-01 00:00:00","0000-01-01"\n'
 
 
-def test_a_preview_has_no_limit_or_a_valid_one(entry: ODPS) -> None:
+def test_a_preview_without_a_limit_returns_all_rows(entry: ODPS) -> None:
     table = entry.create_table(f"p{time.time_ns()}", "a bigint")
     entry.write_table(table, [[1], [2]])
     assert TableTunnel(entry).open_preview_reader(table, limit=None).read().num_rows == 2
@@ -186,7 +186,7 @@ def test_an_aborted_upsert_session_stores_no_rows(keyed: Table) -> None:
 
 
 def test_a_partial_update_keeps_the_other_columns(keyed: Table) -> None:
-    """The Java client lists the places of the updated columns; pyodps' own option fails."""
+    """The Java client lists the indexes of the updated columns; pyodps' own option fails."""
     upsert(keyed, ("upsert", ["v1", "a", 1, "x1"]), ("upsert", ["v2", "b", 2, "x2"]))
     session = TableTunnel(keyed.odps).create_upsert_session(keyed)
     with session.open_upsert_stream() as stream:

@@ -1,6 +1,6 @@
 """The stock client and ours send the same requests for the same job, versions 2 and 3.
 
-Compared are method, path, parameters in order, relevant headers, and body.
+The tests compare method, path, parameters and their order, relevant headers, and body.
 `Job.explanation` and ``docs/results/requests.md`` list the intended differences.
 """
 

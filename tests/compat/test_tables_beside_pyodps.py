@@ -1,4 +1,4 @@
-"""Tables and partitions that one client creates or drops exist or not for the other client, too."""
+"""Both clients see the same tables and partitions, whichever client creates or drops them."""
 
 from __future__ import annotations
 

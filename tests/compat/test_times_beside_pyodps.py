@@ -1,4 +1,4 @@
-"""Times that the stock client writes are the same instants here, and vice versa, in three zones.
+"""odps_nb reads times of the stock client as the same instants, and vice versa, in three zones.
 
 The stock client uses local time of its process (``TZ``), like our connection with that time zone;
 its newer module ``odps.maxstorage`` uses UTC, like our connection without one.
@@ -29,7 +29,7 @@ ZONES = [
     "Asia/Shanghai",
     *(pytest.param(zone, marks=pytest.mark.nightly) for zone in ("UTC", "America/Los_Angeles")),
 ]
-# A local time does not accept a time with a zone: tests/convert/test_times.py.
+# "aware" excludes TIMESTAMP_NTZ, which rejects times with a zone: tests/convert/test_times.py.
 WRITTEN = [(how, kind) for how in ("arrow", "pandas", "objects") for kind in stock.KINDS]
 WRITTEN += [("aware", kind) for kind in ("datetime", "timestamp")]
 LOCAL = ("records", "arrow", "pandas", "sql")  # interfaces of the stock client that use local time

@@ -8,10 +8,10 @@ from typing import Any
 from odps_nb.formats.registry import kinds
 
 _UNKNOWN = "libmagic does not know the format"
-_IN_TEXT = "it is written in plain text, and shown as such"
-_NO_MARK = "libmagic judges by a few numbers that many files have"
+_IN_TEXT = "the format is plain text, and is shown as text"
+_NO_MARK = "libmagic decides by a few numbers that many other files contain"
 
-#: Our label, and libmagic's media type.
+#: Reasons by our label and libmagic's media type.
 KINDS: dict[tuple[str, str], str] = {
     ("Arrow file", "application/octet-stream"): _UNKNOWN,
     ("Avro", "application/octet-stream"): _UNKNOWN,
@@ -20,19 +20,19 @@ KINDS: dict[tuple[str, str], str] = {
     ("Parquet", "application/octet-stream"): _UNKNOWN,
     ("camera RAW", "application/octet-stream"): _UNKNOWN,
     ("pickle", "application/octet-stream"): _UNKNOWN,
-    ("JPEG 2000", "application/octet-stream"): "libmagic wants the box of the brand",
-    ("MPEG-TS", "application/octet-stream"): "libmagic wants the tables in the first packets",
-    ("PNG", "application/octet-stream"): "libmagic wants a whole header",
-    ("DICOM", "image/tiff"): "the header of a TIFF is its preamble: DICM at byte 128 decides",
+    ("JPEG 2000", "application/octet-stream"): "libmagic requires the box with the brand",
+    ("MPEG-TS", "application/octet-stream"): "libmagic requires tables in the first packets",
+    ("PNG", "application/octet-stream"): "libmagic requires a complete header",
+    ("DICOM", "image/tiff"): "its preamble is a TIFF header, but DICM follows at byte 128",
     ("ICO", "image/x-tga"): _NO_MARK,
     ("text", "image/x-portable-bitmap"): _IN_TEXT,
     ("text", "image/x-portable-graymap"): _IN_TEXT,
     ("text", "image/x-portable-pixmap"): _IN_TEXT,
-    ("binary", "image/x-ms-bmp"): "a bitmap without the header of a file",
-    ("binary", "image/x-olympus-orf"): "only the first four bytes of it",
+    ("binary", "image/x-ms-bmp"): "a bitmap without a file header",
+    ("binary", "image/x-olympus-orf"): "only the first four bytes of the format",
 }
 
-#: A single file, as corpus/path, because the rule would be wrong for other files.
+#: Reasons for single files (corpus/path), because a rule would be wrong for other files.
 FILES: dict[str, str] = {
     "chardet/tests/EUC-TW/_ude_euc-tw1.txt": "no codec of Python reads EUC-TW",
     "chardet/tests/UTF-16BE/nobom-utf16be.txt": "libmagic wants a byte order mark",
@@ -48,18 +48,18 @@ FILES: dict[str, str] = {
     "exiv2/2018-01-09-exiv2-crash-001.tiff": "a BigTIFF whose header is damaged",
     "exiv2/issue_712_poc.tif": "a BigTIFF whose header is damaged",
     "exiv2/issue_1570_poc.bmff": "its brand is damaged",
-    "shared-mime-info/dia.shape": "a drawing inside another format of XML",
+    "shared-mime-info/dia.shape": "a drawing inside another XML format",
     "shared-mime-info/test.aax": "libmagic does not know this brand",
-    "shared-mime-info/xml-in-mp3.mp3": "an ID3 tag that holds XML, and two frames",
-    "mutagen/tests/data/64bit.mp4": "an index without any film: nothing to show",
-    "mutagen/tests/data/id3v24_extended_header.id3": "an ID3 tag without its sound",
-    "mutagen/tests/data/issue_21.id3": "an ID3 tag without its sound",
+    "shared-mime-info/xml-in-mp3.mp3": "an ID3 tag that contains XML, followed by two frames",
+    "mutagen/tests/data/64bit.mp4": "an index without a video, so there is nothing to show",
+    "mutagen/tests/data/id3v24_extended_header.id3": "an ID3 tag without sound",
+    "mutagen/tests/data/issue_21.id3": "an ID3 tag without sound",
     "mutagen/tests/data/no-tags.3g2": "libmagic does not know this brand",
-    "pillow/Tests/images/hopper.tar": "tar of 1979, without a mark",
-    "pillow/Tests/images/l2rgb_read.bmp": "all its numbers are 0x30303030: only the mark is right",
+    "pillow/Tests/images/hopper.tar": "the tar format of 1979, which has no signature",
+    "pillow/Tests/images/l2rgb_read.bmp": "only the signature is valid: all numbers are 0x30303030",
 }
 
-#: A single file for which a conversion differs from that of another library.
+#: Reasons for single files whose conversion differs from that of another library.
 CONVERSIONS: dict[str, str] = {
     "exiv2/Sony.HIF": "more pixels than the default of max_pixels",
     "gensim/gensim/test/test_data/simlex999.txt": "its header is a comment",
@@ -79,7 +79,7 @@ def is_same_kind(file: Mapping[str, Any]) -> bool:
     """Whether libmagic detects the same kind of file as odps_nb."""
     theirs = file["libmagic"].split(",")[0]  # libmagic appends wrong details
     if theirs not in _KNOWN and file["label"] in _GENERAL:
-        return True  # docs/previews.md does not claim it
+        return True  # docs/previews.md does not claim that the format is detected
     if theirs == file["mime"] or theirs in file["aliases"]:
         return True
     return bool(file["encoding"]) and (theirs.startswith("text/") or theirs in _TEXTS)

@@ -79,7 +79,7 @@ def page(notes: Iterable[str]) -> str:
             hostile[found["hostile"]["name"]] = found["hostile"]
         texts = found.get("texts", texts)
     if missing := VERSIONS.keys() - corpora.keys():
-        raise SystemExit(f"nothing was noted of {', '.join(sorted(missing))}")
+        raise SystemExit(f"the notes contain no results of {', '.join(sorted(missing))}")
     every = [file for files in corpora.values() for file in files]
     files = [file for file in every if "mime" in file]
     head = _HEAD.format(

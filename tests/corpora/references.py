@@ -92,9 +92,9 @@ _SEPARATORS = {"text/csv": ",", "text/tab-separated-values": "\t"}
 def _same_rows(ours: pa.Table, theirs: pa.Table) -> str:
     if ours.schema != theirs.schema:
         return f"schema {ours.schema}, of pyarrow {theirs.schema}"
-    # equals() does not suffice: NaN never equals NaN, and neither do buffers
+    # equals() does not suffice, because NaN is unequal to NaN; comparing buffers would not either
     equal = ours.equals(theirs) or str(ours.to_pylist()) == str(theirs.to_pylist())
-    return EQUAL if equal else f"{ours.num_rows} rows, other values than pyarrow"
+    return EQUAL if equal else f"{ours.num_rows} rows, values differ from those of pyarrow"
 
 
 def _csv(data: bytes, encoding: str, separator: str) -> pd.DataFrame:

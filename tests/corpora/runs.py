@@ -19,7 +19,7 @@ NOTES = os.environ.get("ODPS_NB_CORPORA_NOTES")  # tests cannot see ODPS_ variab
 
 @cache
 def surveyed(corpus: str) -> list[dict[str, Any]]:
-    """Return the results for each file. If a file crashed the process, ``ended`` names the place.
+    """Return the results for each file. If a file crashed the process, ``ended`` says where.
 
     Raises
     ------

@@ -28,7 +28,7 @@ from tests.corpora import references
 from tests.support.corpora import files
 from tests.support.previews import Seen, Value
 
-#: The documented errors of a blob's methods for its bytes.
+#: The documented errors of the methods that read and convert a blob.
 TYPED = (ConversionError, LimitExceededError, MissingDependencyError)
 #: Must not appear in our text: an address, an error number, the repr of an object.
 INTERNAL = re.compile(
@@ -45,7 +45,7 @@ def shown(data: bytes, name: str) -> dict[str, Any]:
     made = tile(Value(data, "", name), size=GRID)
     page = Seen(made.html)
     said = " · ".join((made.words, *made.notes))
-    # text of the file itself is allowed; everything else is ours
+    # text from the file itself is allowed; all other text is from odps_nb
     inner = [found for found in INTERNAL.findall(page.text) if found.encode() not in data]
     hexed = made.format.kind != "binary" and any(
         value.startswith("first bytes of ") for value in page.values("aria-label")
@@ -105,7 +105,7 @@ def converted(data: bytes, mime: str, file_name: str) -> dict[str, tuple[str, An
 
 def survey(corpus: str, first: int) -> None:
     """Record the results for each file, starting with number ``first``."""
-    warnings.simplefilter("ignore")  # from the libraries used for comparison
+    warnings.simplefilter("ignore")  # warnings of the libraries used for comparison
     for number, (name, path) in enumerate(files(corpus)):
         if number < first:
             continue

@@ -19,14 +19,14 @@ from tests.support.service.raw import Raw
 
 @pytest.fixture(scope="module")
 def raw(empty_service: LocalService) -> Iterator[Raw]:
-    """Sends raw requests to it."""
+    """Sends raw requests to the embedded service."""
     with Raw(empty_service) as raw:
         yield raw
 
 
 @pytest.fixture
 def peer(empty_service: LocalService) -> Iterator[Peer]:
-    """Sends requests to it with the client's calls."""
+    """Sends requests to the embedded service with the client's calls."""
     peer = Peer(empty_service)
     yield peer
     peer.session.close()

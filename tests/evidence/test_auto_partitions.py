@@ -120,7 +120,7 @@ def test_rows_in_any_form_are_written_to_the_partition_of_their_time(make: Make,
         assert table.read(partitions=chosen).to_arrow().num_rows == rows
 
 
-def test_the_time_zone_of_the_project_does_not_change_the_partition(
+def test_the_time_zone_of_the_connection_does_not_change_the_partition(
     service: LocalService, make: Make
 ) -> None:
     table = make()

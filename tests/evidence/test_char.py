@@ -96,7 +96,7 @@ def test_trailing_blanks_count_in_the_length_of_char(raw: Raw, kind: str, value:
 def test_partitions_whose_values_end_in_blanks_are_found(
     empty_service: LocalService, transfer: str
 ) -> None:
-    """evidence 227: CHANGELOG of the Java SDK, 0.50.4: two fixes of clients that trim them."""
+    """evidence 227: CHANGELOG of the Java SDK, 0.50.4: fixes for clients that trimmed them."""
     with connected(empty_service, client_options=ClientOptions(transfer=transfer)) as odps:
         name = f"char_partitions_{transfer}"
         table = odps.create_table(name, "id bigint", partitioned_by="c char(3), s string")

@@ -138,7 +138,7 @@ def test_back_quotes_in_a_name_are_doubled() -> None:
 
 
 def test_a_filter_on_the_key_of_a_hash_cluster_reads_one_bucket(raw: Raw, hashed: str) -> None:
-    """evidence 55: fewer than 2,000 rows by the key, any number by others (C++: …HashCluster…)"""
+    """evidence 55: under 2,000 rows by the key, any number by other columns (C++: …HashCluster…)"""
     by_key = c1_values(raw, hashed, "c1 = 20000")
     assert 20000 in by_key
     assert len(by_key) < 2000
@@ -149,7 +149,7 @@ def test_a_filter_on_the_key_of_a_hash_cluster_reads_one_bucket(raw: Raw, hashed
 def test_a_filter_on_a_range_clustered_table_reads_fewer_than_2000_rows(
     raw: Raw, ranged: str, text: str, row: int
 ) -> None:
-    """evidence 56: fewer than 2,000 rows by c1 and c2; the DDL is accepted (C++: …RangeCluster…)"""
+    """evidence 56: a filter on c1 or on c2 reads fewer than 2,000 rows (C++: …RangeCluster…)"""
     rows = c1_values(raw, ranged, text)
     assert row in rows
     assert len(rows) < 2000
@@ -169,7 +169,7 @@ def test_a_filter_on_a_range_clustered_table_reads_fewer_than_2000_rows(
 def test_an_unsupported_filter_is_refused_or_ignored_on_request(
     raw: Raw, table: str, text: str, place: str
 ) -> None:
-    """evidence 57, 58: an error with a place, or all rows (Java: enableFilterFallback)"""
+    """evidence 57, 58: an error with its position, or all rows (Java: enableFilterFallback)"""
     said = {"SplitOptions": SIZE, "RequiredDataColumns": NAMED, "FilterPredicate": text}
     message = refused(raw.open(table, **said))
     assert message.startswith(f"{place} ")
@@ -179,7 +179,7 @@ def test_an_unsupported_filter_is_refused_or_ignored_on_request(
 
 
 def test_row_ranges_of_a_filtered_session_count_stored_rows(raw: Raw, table: str) -> None:
-    """open question: whether RecordCount and ranges refer to stored rows; here they do"""
+    """open question: do RecordCount and ranges count stored rows? In this service, they do"""
     session = raw.session(table, SplitOptions=ROW_OFFSET, FilterPredicate="c1 = 20000")
     assert session["RecordCount"] == ROWS
     for offset, count, expected in (

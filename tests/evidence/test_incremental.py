@@ -161,7 +161,7 @@ def test_the_key_may_be_declared_inline_or_after_the_columns(peer: Peer, out_of_
 
 
 def test_versions_count_from_one_and_each_statement_adds_one(table: Keyed) -> None:
-    """evidence 60: inline key (C++ live tests); out of line: the CREATE TABLE of pyodps."""
+    """evidence 61: the version is 1 after CREATE; each INSERT, UPDATE or DELETE adds 1."""
     versions = [table.open("cdc", 0).latest_version]
     for statement in (
         f"INSERT INTO TABLE {table.name} VALUES (1, '1')",
@@ -235,7 +235,7 @@ def test_mode_append_returns_inserts_and_the_last_state_of_updates(changed: Keye
 
 
 def test_a_read_from_version_zero_returns_the_last_state_or_all_changes(changed: Keyed) -> None:
-    """evidence 68: append returns (1, '3', 8) in one or two splits; cdc, five changes in two."""
+    """evidence 68: append returns (1, '3', 8) in 1 or 2 splits; cdc returns 5 changes in 2."""
     assert changed.rows("append", 0) == [(1, "3", UPDATED)]
     assert 1 <= len(changed.open("append", 0).bucket_ids) <= 2
     assert len(changed.open("cdc", 0).bucket_ids) == 2

@@ -49,7 +49,7 @@ def read(raw: Raw, instance: str, params: dict[str, object], **body: object) -> 
 
 
 def test_the_row_count_of_a_result_session_is_exact(raw: Raw, instance: str) -> None:
-    """evidence 147, 36: DownloadID, RecordCount, nested schema (C++: TestNormal)"""
+    """evidence 147, 36: the session has DownloadID, RecordCount, nested schema (C++: TestNormal)"""
     session = opened(raw, instance)
     assert session["RecordCount"] == 10
     assert isinstance(session["DownloadID"], str)
@@ -73,7 +73,7 @@ def test_two_row_ranges_contain_all_rows_of_the_result(raw: Raw, instance: str) 
 
 
 def test_a_count_beyond_the_end_of_a_result_is_reduced(raw: Raw, instance: str) -> None:
-    """evidence 3: 9999999 for all rows (C++: table_write_test reads its results in this way)"""
+    """evidence 3: a count of 9999999 returns all rows (C++: table_write_test reads in this way)"""
     named = {"SessionId": opened(raw, instance)["DownloadID"]}
     assert read(raw, instance, named | {"Count": 9999999}, Columns=[]).num_rows == 10
 
@@ -99,7 +99,7 @@ def test_a_result_session_is_found_by_its_id(raw: Raw, instance: str, method: st
 
 
 @pytest.mark.parametrize("word", ["initiating", "Initiating", "INIT", "init"])
-def test_odps_nb_waits_for_a_result_in_preparation(word: str) -> None:
+def test_the_status_of_a_result_in_preparation_is_decoded_in_any_letter_case(word: str) -> None:
     """evidence 149: the status may be in lower case (C++: SESSION_STATUS_INITIATING)"""
     body = json.dumps({"DownloadID": "d", "Status": word, "RecordCount": 0}).encode()
     assert InstanceSessionAnswer.decode(body, {}).status is SessionStatus.INIT
@@ -110,7 +110,7 @@ def test_odps_nb_waits_for_a_result_in_preparation(word: str) -> None:
 def test_a_result_is_read_without_a_session(
     raw: Raw, instance: str, task: str, *, limited: bool
 ) -> None:
-    """evidence 150: TaskName, QueryId, no Count (C++: TestInstanceDirectReadStream…)"""
+    """evidence 150: TaskName and QueryId are sent, Count is optional (C++: …DirectReadStream…)"""
     said: dict[str, object] = {"TaskName": task, "QueryId": 0, "EnableLimit": limited}
     assert read(raw, instance, {}, Columns=[], **said).num_rows == 10
     assert read(raw, instance, {"Count": 100}, Columns=["col1"], **said).column_names == ["col1"]
@@ -123,8 +123,8 @@ def test_a_read_without_a_session_returns_some_rows(raw: Raw, instance: str) -> 
     assert 0 < read(raw, instance, {"Count": 5}, Columns=[], **said).num_rows <= 10
 
 
-def test_a_request_of_odps_nb_without_a_session_names_the_query(raw: Raw, instance: str) -> None:
-    """evidence 150: no SessionId on the wire (C++: instance_read_stream)"""
+def test_odps_nb_reads_a_result_without_a_session_id(raw: Raw, instance: str) -> None:
+    """evidence 150: the request contains no SessionId (C++: instance_read_stream)"""
     project = raw.service.project
     wire = ReadInstance(project=project, instance_id=instance, session_id=None).encode()
     assert "SessionId" not in dict(wire.params)
@@ -132,7 +132,7 @@ def test_a_request_of_odps_nb_without_a_session_names_the_query(raw: Raw, instan
 
 
 def test_a_limited_query_counts_its_rows(raw: Raw, table: str) -> None:
-    """evidence 152: LIMIT 5 gives RecordCount and rows 5 (Python: test_instance_read_session)"""
+    """evidence 152: LIMIT 5 gives RecordCount 5 and 5 rows (Python: test_instance_read_session)"""
     instance = raw.sql(f"select * from {table} limit 5;")
     session = opened(raw, instance)
     assert session["RecordCount"] == 5

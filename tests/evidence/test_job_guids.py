@@ -58,7 +58,7 @@ def test_another_text_with_the_same_guid_returns_the_first_instance(peer: Peer) 
 
 
 def test_jobs_without_a_guid_are_separate_instances(peer: Peer) -> None:
-    """Evidence 163: neither an empty Guid nor the property ``uuid`` names a job."""
+    """Evidence 163: neither an empty Guid nor the property ``uuid`` identifies a job."""
     ids = {submit(peer, "select 1;", "") for _ in range(3)}
     wire = SubmitSql(project=peer.service.project, sql="select 1", unique_id="u-3").encode()
     assert wire.body is not None

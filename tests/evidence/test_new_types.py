@@ -44,7 +44,7 @@ class Rewriting(Recorder):
         return self.rewrite(answer.body) if "json" in kind or "xml" in kind else answer.body
 
     def rewrite(self, body: bytes) -> bytes:
-        """Return another document."""
+        """Return the changed document."""
         raise NotImplementedError
 
 
@@ -454,7 +454,7 @@ NARROW = ("dask", "to_polars", "scan_polars", "dataset", "stream")
 def test_a_bare_decimal_may_have_more_than_38_digits(
     empty_service: LocalService, local: Connection, new_name: NewName, digits: int
 ) -> None:
-    """Evidence 174: each way reads DECIMAL(54,18), or names what does not fit and what to do."""
+    """Evidence 174: each way reads DECIMAL(54,18), or its error names the value and the remedy."""
     value = Decimal("1" * digits + ".5")
     made = local.create_table(new_name("bare"), "id bigint, d decimal(54,18)")
     made.write({"id": [1, 2], "d": [value, None]})

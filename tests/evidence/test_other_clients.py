@@ -17,7 +17,7 @@ from tests.support.service.connecting import connected
 def test_a_read_of_an_empty_table_returns_no_rows(
     empty_service: LocalService, where: str | None, columns: list[str] | None
 ) -> None:
-    """Evidence 177: by ranges, and by Size with a condition (maxframe: live)."""
+    """Evidence 177: reads by row ranges, and by Size with a condition (maxframe: live)."""
     with connected(empty_service) as odps:
         table = odps.create_table("no_rows", "a bigint, b string", if_not_exists=True)
         found = table.read(columns, where=where).to_arrow()

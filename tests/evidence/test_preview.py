@@ -68,7 +68,7 @@ def test_a_preview_returns_the_requested_columns_in_the_requested_order(
 def test_a_partition_may_be_given_as_a_partial_spec(
     raw: Raw, table: str, partition: str, ids: list[int]
 ) -> None:
-    """evidence 142: comma, and a partial spec (C++: preview_test)"""
+    """evidence 142: commas between levels, and a partial spec (C++: preview_test)"""
     assert shown(raw, table, partition=partition)["id"].to_pylist() == ids
 
 

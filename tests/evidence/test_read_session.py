@@ -63,7 +63,7 @@ def test_the_row_count_of_a_session_is_exact(raw: Raw, plain: str, parted: str) 
 def test_the_client_may_choose_any_row_range(
     raw: Raw, plain: str, options: dict[str, object]
 ) -> None:
-    """evidence 2: no SplitUnit, SplitNumber 0 (C++: TestReadOptionsReadSplitByRowOffset)"""
+    """evidence 2: SplitUnit omitted, SplitNumber 0 (C++: TestReadOptionsReadSplitByRowOffset)"""
     session = raw.session(plain, SplitOptions=options)
     for offset, count in ((0, 200), (200, 300), (500, 500)):
         rows = raw.rows(plain, session, {"Offset": offset, "Count": count})
@@ -141,7 +141,7 @@ def keyed_table(raw: Raw) -> str:
 def test_a_primary_key_table_can_be_read_by_size(
     raw: Raw, keyed: str, split: dict[str, object]
 ) -> None:
-    """Evidence 164: 256 MiB (Java: TableTunnel.initiateMaxStorageSession, isDeltaTable)"""
+    """Evidence 164: Java splits by 256 MiB (TableTunnel.initiateMaxStorageSession, isDeltaTable)"""
     session = raw.session(keyed, SplitOptions=split)
     assert session["SplitMode"] == split["SplitMode"]
     rows = sorted(raw.whole(keyed, session).to_pylist(), key=lambda row: row["a"])
@@ -161,7 +161,7 @@ def one_mode(request: pytest.FixtureRequest) -> Iterator[tuple[str, Raw]]:
 
 @pytest.mark.nightly
 def test_a_primary_key_table_may_support_only_one_split_mode(one_mode: tuple[str, Raw]) -> None:
-    """Evidence 164 and 8 contradict each other: `--form key_splits`, and how our client reacts."""
+    """Evidence 164 and 8 contradict: the client reads either service (`--form key_splits`)."""
     mode, raw = one_mode
     name = keyed_table(raw)
     for split in (SIZE, ROW_OFFSET):
@@ -177,7 +177,7 @@ def test_a_primary_key_table_may_support_only_one_split_mode(one_mode: tuple[str
 
 
 def test_increments_of_a_primary_key_table_may_be_split_by_bucket(raw: Raw) -> None:
-    """evidence 9: the exception (C++: TestIncremental…)"""
+    """evidence 9: incremental reads are the exception to evidence 8 (C++: TestIncremental…)"""
     name = raw.make("(a bigint not null, PRIMARY KEY (a)) tblproperties ('transactional' = 'true')")
     session = raw.session(
         name,
@@ -222,7 +222,7 @@ def test_a_session_returns_exactly_the_requested_columns(
 def test_partition_levels_are_separated_by_a_slash_or_comma_and_several_partitions_are_combined(
     raw: Raw, parted: str, sign: str
 ) -> None:
-    """evidence 16: p1=x/p2=y, a union (C++: TestFilterOptionsRequiredPartitions)"""
+    """evidence 16: p1=x/p2=y; the rows are the union (C++: TestFilterOptionsRequiredPartitions)"""
     specs = [f"p1=partition1{sign}p2=a", f"p1=partition2{sign}p2=b"]
     session = raw.session(parted, SplitOptions=ROW_OFFSET, RequiredPartitions=specs)
     rows = raw.whole(parted, session)
@@ -316,7 +316,7 @@ def test_a_session_response_contains_the_schema_in_both_forms(raw: Raw, parted: 
 
 
 def test_a_read_session_is_ready_immediately(raw: Raw, plain: str) -> None:
-    """evidence 20: any value except INIT and NORMAL ends a client (C++, Python: loops)"""
+    """evidence 20: clients fail at a status other than INIT and NORMAL (C++, Python: loops)"""
     assert raw.session(plain, SplitOptions=SIZE)["SessionStatus"] == "NORMAL"
 
 
@@ -329,7 +329,7 @@ def test_a_read_session_is_found_by_its_id_alone(raw: Raw, plain: str) -> None:
 
 
 def test_a_table_may_be_named_with_or_without_the_default_schema(raw: Raw, plain: str) -> None:
-    """evidence 23, 24: schemas.default, no charset (C++: CreateMaxStorageApiTableRequest)"""
+    """evidence 23, 24: C++ sends schemas.default, no charset (CreateMaxStorageApiTableRequest)"""
     target = f"projects.{raw.service.project}.tables.{plain}"
     assert "schemas.default" in raw.table(plain)
     for one in (target, raw.table(plain)):
@@ -339,7 +339,7 @@ def test_a_table_may_be_named_with_or_without_the_default_schema(raw: Raw, plain
 
 
 def test_a_session_response_estimates_rows_and_bytes(raw: Raw, plain: str) -> None:
-    """evidence 25: hints (Python v1: test_storage_api)"""
+    """evidence 25: both numbers are only hints (Python v1: test_storage_api)"""
     stats = raw.session(plain, SplitOptions=SIZE)["SessionStats"]
     assert stats["EstimatedRowCount"] == 1000
     assert stats["EstimatedSize"] > 0

@@ -196,13 +196,13 @@ def test_documents_state_the_type_of_an_object(entry: ODPS, parts: Table) -> Non
     assert entry.get_table(parts.name).type == Table.Type.MANAGED_TABLE
     partition = entry.get_table(parts.name).get_partition("ds=a,h=7")
     assert (partition.is_archived, partition.is_exstore, partition.lifecycle) == (False, False, -1)
-    assert not partition.is_loaded  # the extended document contains nothing of the other one
+    assert not partition.is_loaded  # the extended document lacks the basic fields
     assert partition.creation_time is not None
     assert partition.is_loaded
 
 
 def test_listing_the_functions_of_a_missing_schema_raises_an_error(entry: ODPS) -> None:
-    """Evidence 181: test_schemas, how older stock clients look up a schema"""
+    """Evidence 181: older stock clients look up a schema in this way (test_schemas)"""
     with pytest.raises(errors.NoSuchObject):
         list(entry.list_functions(schema="nowhere"))
     assert list(entry.list_functions()) == []

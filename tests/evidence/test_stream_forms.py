@@ -130,7 +130,7 @@ def test_instants_have_a_zone_and_timestamp_ntz_has_none(raw: Raw, default: str)
 
 @pytest.mark.nightly
 def test_the_service_sends_the_arrow_forms_that_it_was_started_with(forms: Running) -> None:
-    """Evidence 151, 173: if switched on, in each stream"""
+    """Evidence 151, 173: each stream has the form, if it is switched on"""
     with Raw(forms["zones and dictionaries"][0]) as raw:
         for rows in streams(raw, "forms").values():
             types = {field.name: str(field.type) for field in rows.schema}

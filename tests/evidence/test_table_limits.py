@@ -98,7 +98,7 @@ def test_a_partition_value_beyond_the_limits_of_its_type_is_refused(
     assert codes.partitions() == [spec]
 
 
-def test_odps_nb_sends_the_settings_for_wide_decimals(odps: Connection, new_name: NewName) -> None:
+def test_sql_with_wide_decimals_needs_a_setting(odps: Connection, new_name: NewName) -> None:
     name, wide = new_name("limits"), {"odps.sql.decimal256.enable": "true"}
     odps.sql(f"create table {name} (v decimal(76,30))", settings=wide)
     with pytest.raises(OdpsNbError, match=r"SET odps\.sql\.decimal256\.enable=true"):

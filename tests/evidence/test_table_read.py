@@ -53,7 +53,7 @@ def test_a_batch_size_in_range_is_accepted(raw: Raw, plain: str, size: int) -> N
 
 
 def test_the_first_rows_of_a_split_can_be_skipped(raw: Raw, plain: str) -> None:
-    """evidence 33: 1000 rows, 100 skipped, 900 come (C++: TestReadOptionsSkipRowNum)"""
+    """evidence 33: 100 of 1000 rows are skipped, 900 returned (C++: TestReadOptionsSkipRowNum)"""
     session = raw.session(plain, SplitOptions=ROW_OFFSET)
     rows = raw.rows(plain, session, ALL, SkipRowNum=100)
     assert rows["col1"].to_pylist() == list(range(100, 1000))
@@ -183,7 +183,7 @@ def test_an_unknown_data_format_is_refused(raw: Raw, plain: str, form: dict[str,
 
 
 def test_a_row_offset_beyond_the_end_is_refused(raw: Raw, plain: str) -> None:
-    """evidence 43: an error in v1; at the end itself unknown (maxframe issue 51, its title)"""
+    """evidence 43: an error in v1; unknown for the end itself (maxframe issue 51, its title)"""
     session = raw.session(plain, SplitOptions=ROW_OFFSET)
     assert raw.rows(plain, session, {"Offset": 1000, "Count": 5}).num_rows == 0
     answer = raw.read(plain, session, {"Offset": 1001, "Count": 1})

@@ -151,7 +151,7 @@ def test_the_declared_row_count_is_not_checked(odps: Connection, plain: Writer, 
 
 
 def special_state(writer: Writer) -> str:
-    """Write three streams: two closed versions; an open one; a closed and a newer open version."""
+    """Write three streams: two closed versions; an open version; a closed and a newer open one."""
     session = writer.begin()
     for version in (1, 2):
         writer.whole(session, rows(10 + version), name="s1", version=version)

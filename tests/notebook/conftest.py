@@ -54,9 +54,9 @@ def sample_blobs() -> tuple[SampleBlob | None, ...]:
     return media()
 
 
-# Some batches into the body of a split of `orders`. The service sends 1 MiB at a time, and every
-# body of a complete read has at least 3 MB (a profile's are the smallest: under 9 MB). This is
-# behind the first batch of a read of all columns, and within the bytes that a profile reads
+# Stalls after some batches of a split of `orders`; the service sends 1 MiB at a time. The position
+# is behind the first batch of a read of all columns, and before the end of the smallest bodies
+# (those of a profile, which have less than 9 MB).
 STALL = {"action": "TableRead", "fault": "stall", "at": 5_000_000, "seconds": 600, "times": 0}
 
 

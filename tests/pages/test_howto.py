@@ -52,7 +52,7 @@ def _params() -> Iterator[Any]:
 def test_the_output_that_a_page_shows_is_the_actual_output(
     page: Path, empty_folder: Path, request: pytest.FixtureRequest
 ) -> None:
-    if request.node.get_closest_marker("spark"):  # `session()` is shared
+    if request.node.get_closest_marker("spark"):  # `session()` returns the shared one
         request.getfixturevalue("spark_session")
     names: dict[str, Any] = {}
     wide = pd.option_context("display.width", 100, "display.max_columns", 20)

@@ -103,7 +103,7 @@ def test_a_block_that_does_not_work_fails_the_test(language, text):
 def test_every_code_fence_belongs_to_a_block():
     for page in pages():
         fences = re.findall(r"^\s*```", page.read_text("utf-8"), re.MULTILINE)
-        assert len(fences) == 2 * len(blocks(page)), f"a fence of {page.name} is indented, or open"
+        assert len(fences) == 2 * len(blocks(page)), f"a fence of {page.name} is indented or open"
 
 
 @pytest.mark.parametrize(("page", "language"), RUN)

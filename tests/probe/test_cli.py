@@ -76,7 +76,7 @@ def test_the_report_begins_with_the_services_that_transfer_rows(
         assert "orders" not in text
         assert service.access_id not in text
         assert service.access_key not in text
-        assert "default" not in text  # the name of the quota in the error
+        assert "default" not in text  # the quota that the error named
 
 
 @pytest.mark.parametrize(

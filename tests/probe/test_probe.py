@@ -220,7 +220,7 @@ def test_a_session_is_polled_at_most_the_stated_number_of_times(profile: Profile
     prober.close()
 
 
-def test_a_service_that_differs_is_detected() -> None:
+def test_a_service_that_differs_from_the_assumptions_is_detected() -> None:
     options = ("--filter-block-rows", "1", "--kept-ranges")
     with start(samples=False, options=options) as service:
         profile = profile_of(service)

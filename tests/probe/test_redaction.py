@@ -75,7 +75,7 @@ def test_the_report_contains_no_name_value_or_key(full_run: Any, form: int) -> N
 @pytest.mark.parametrize("form", [1, 2], ids=["json", "page"])
 def test_nothing_in_the_report_looks_like_an_id_or_a_token(full_run: Any, form: int) -> None:
     long_words = set(re.findall(r"[A-Za-z0-9+/=_-]{16,}", full_run[form]))
-    compared = {"9007199254740992", "9007199254740993"}  # constants of a question
+    compared = {"9007199254740992", "9007199254740993"}  # constants in a question
     assert {one for one in long_words if re.search(r"\d", one)} <= compared
 
 

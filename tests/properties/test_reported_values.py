@@ -538,7 +538,7 @@ def test_long_doubles_in_cells_are_exact_or_refused(make: Make) -> None:
     table.write({"v": [np.array([1.5], np.longdouble)]})
     assert read(table).to_pylist() == [[1.5]]
     third = np.array([1], np.longdouble) / 3
-    if third.astype(np.float64).astype(np.longdouble) != third:  # more bytes than float64
+    if third.astype(np.float64).astype(np.longdouble) != third:  # more digits than float64
         refusal(make("array<double>"), {"v": [third]})
 
 

@@ -125,10 +125,10 @@ def test_values_written_by_spark_are_read(
         pytest.param(
             "decimal(38,18)",
             "cast('123456789012345678901234567890.5' as decimal(38,1))",
-            marks=pytest.mark.nightly,  # the next test has this rule for top-level columns
+            marks=pytest.mark.nightly,  # the next case tests this rule in an array
         ),
         ("array<decimal(38,18)>", "array(cast('1e37' as decimal(38,0)))"),
-        pytest.param("array<bigint>", "array(1.5D)", marks=pytest.mark.nightly),  # like STRUCT
+        pytest.param("array<bigint>", "array(1.5D)", marks=pytest.mark.nightly),  # as in a STRUCT
         ("struct<a:bigint>", "named_struct('a', 0.99D)"),
         ("timestamp", "1659099540588L"),
         ("bigint", "true"),

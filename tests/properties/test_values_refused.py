@@ -61,7 +61,7 @@ def refused(draw: DrawFn, source: str) -> Refused:
         reject()
     row = len(before)
     wrong = [place for place, value in enumerate(values) if not fits(kind, value)]
-    # An Arrow column has an unknown member in every row or in none.
+    # An Arrow column of structs has an unknown member in every row or in none.
     assert wrong == [row] or (bad == "stranger" and row in wrong), (kind, values)
     return Refused(kind, data, row, path, bad, _is_kind(leaf, bad), values)
 

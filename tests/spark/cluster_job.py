@@ -1,4 +1,4 @@
-"""Run by ``test_cluster``: jobs on a cluster, in each of which something dies, hangs or is lost.
+"""Run by ``test_cluster``: jobs on a cluster with a killed process, a stall or a lost response.
 
 Reads a JSON document and prints one. A separate process, because a test run has one Spark session.
 The service fails on request and counts requests, so a job knows what its tasks are doing.
@@ -159,7 +159,7 @@ class Stage:
             try:
                 command = (place / "cmdline").read_bytes()
             except OSError:
-                continue  # it has ended
+                continue  # the process has ended
             if b"CoarseGrainedExecutorBackend\0" in command and driver in command:
                 found.append(int(place.name))
         return found
@@ -188,7 +188,7 @@ class Stage:
         return result
 
     def kill_executors(self) -> None:
-        """Kill -9 both executors, each of which has a task that waits."""
+        """Kill -9 both executors, each of which has a waiting task."""
         killed = self.executors()
         for process in killed:
             os.kill(process, signal.SIGKILL)
@@ -246,7 +246,7 @@ def speculated_read(stage: Stage) -> Any:
     result = counted(frame)
     (rule,) = stage.rules()
     stage.ask()
-    return [*result, rule["struck"], rule["matched"] > SPLITS]  # a copy has read rows as well
+    return [*result, rule["struck"], rule["matched"] > SPLITS]  # another attempt has read rows, too
 
 
 def failed_first(stage: Stage) -> Any:
@@ -344,7 +344,7 @@ def stream_killed(stage: Stage) -> None:
 
 def stream_resumed(stage: Stage) -> Any:
     """Return the rows of each micro-batch that ran, and the number of streams written."""
-    stage.ask({"action": "TableCreateWriteStream", "fault": "close", "skip": 10**9})  # counts
+    stage.ask({"action": "TableCreateWriteStream", "fault": "close", "skip": 10**9})  # only counts
     added = follow(stage, BATCHES - 1)
     (rule,) = stage.rules()
     return [added, rule["matched"] - 1]  # one stream wrote the source table
@@ -358,7 +358,7 @@ def main() -> None:
         stage = Stage(spark, odps, given)
         result = {}
         for name in given["acts"]:
-            print(f"{name} …", file=sys.stderr, flush=True)  # visible if the job times out
+            print(f"{name} …", file=sys.stderr, flush=True)  # shows the job that timed out
             result[name] = globals()[name](stage)
     spark.stop()
     print(json.dumps(result))

@@ -40,9 +40,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 item.add_marker(pytest.mark.filterwarnings(warning))
 
 
-# With PySpark 3.5, modules about data sources and Connect are left out, and a test that meets our
-# error for this version, or a module that pyspark lacks, is expected to fail. `test_versions` lists
-# the functions that may raise the error.
+# With PySpark 3.5, modules about data sources and Connect are not collected. A test is expected to
+# fail if it raises our error for this version, or needs a module that this version lacks.
+# `test_versions` lists the functions that may raise the error.
 _MISSING = ("pyspark.logger", "pyspark.sql.datasource")
 _NEEDING = ["source/*", "progress/test_format.py", "test_connect.py"]
 collect_ignore_glob = _NEEDING if pyspark_version() < DATA_SOURCES else []

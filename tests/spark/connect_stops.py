@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 AGAIN = 15.0
 SETTLED = 2.5
-#: A Python worker that Spark no longer uses: with PySpark 4.1, it ended after 64 s in every case.
+#: Seconds until Spark ends a Python worker that it no longer uses: about 64 with PySpark 4.1.
 GONE_WITHIN = 120.0 + WITHIN
 
 
@@ -160,7 +160,7 @@ class _Stalled:
         # the usual case likely.
         self.over.wait(SETTLED)
         stop()
-        # Python drops an interrupt that arrives during a finalizer; a user would press again.
+        # Python drops an interrupt that arrives during a finalizer; a user would repeat it.
         while not self.over.wait(AGAIN):
             stop()
 

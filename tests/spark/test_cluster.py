@@ -155,7 +155,7 @@ def _packages(home: Path) -> Path:
 def cluster(environment: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """A master and two workers, for three executors of one core.
 
-    The workers are on two names of this host, because Spark runs a speculative copy elsewhere.
+    The workers use two names of this host, because speculative copies run on another host.
     """
     folder = tmp_path_factory.mktemp("cluster")
     with contextlib.ExitStack() as running:

@@ -161,7 +161,7 @@ def test_a_write_shows_the_number_of_finished_tasks(observations: dict[str, Any]
 
 @pytest.fixture
 def alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No session runs, whatever other tests in this run have started."""
+    """Pretend that no Spark session runs, although other tests may have started one."""
     monkeypatch.setattr("odps_nb.spark.launch.session_factory._running", lambda: None)
 
 

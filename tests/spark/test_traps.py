@@ -1,7 +1,7 @@
 """Known problems of Spark with tables from other sources, which odps_nb avoids in every version.
 
 Each test is a problem that users have reported (wrong rows without an error, or a driver that ran
-out of memory), and most of them apply to both front ends.
+out of memory). Most of them apply to both `odps_nb.spark.read` and ``format("odps")``.
 """
 
 from __future__ import annotations
@@ -163,7 +163,7 @@ def test_decimals_keep_all_digits_or_raise_an_error(
 def test_the_first_batch_has_the_schema_that_spark_requires(
     load: Load, odps: Connection, new_name: Names
 ) -> None:
-    """Order, case, units and NOT NULL, also nested; the protocol uses other units and names."""
+    """Order, case, units and NOT NULL match, also nested; the protocol's units and names differ."""
     name = new_name("exact")
     odps.create_table(
         name,
@@ -212,7 +212,7 @@ def test_the_planned_size_is_exact_without_reading_rows(spark: SparkSession) -> 
     assert "sizeInBytes=400." in told
 
 
-def test_rows_reach_python_with_lz4_and_a_null_column_names_the_setting(
+def test_rows_are_sent_with_lz4_and_the_error_for_a_null_column_names_the_setting(
     spark: SparkSession, odps: Connection, new_name: Names
 ) -> None:
     codec, name = "spark.sql.execution.arrow.compression.codec", new_name("packed")

@@ -249,7 +249,7 @@ def test_close_closes_the_source_and_later_calls_raise_an_error() -> None:
             use()
 
 
-def test_a_frame_with_unknown_header_keys_is_streamed() -> None:
+def test_a_frame_with_the_header_of_an_upload_is_streamed() -> None:
     header = FrameHeader(partition_values=("ds=x",), column_index=3)
     body = encode_blocks(encode_frame(b"up", header) * 2)
     assert read_all(open_reader(body, 2), -1) == [b"up", b"up"]

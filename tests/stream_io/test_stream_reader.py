@@ -1,4 +1,4 @@
-"""The body of a response over real sockets: complete or an error, freed when closed."""
+"""A response body over real sockets is read completely or raises an error; close frees it."""
 
 import io
 

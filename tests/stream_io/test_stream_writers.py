@@ -250,7 +250,7 @@ def test_a_response_without_exactly_one_reference_raises_an_error(
 
 
 class ForeignAnswer:
-    """What requests gives: ``status_code`` and ``content``."""
+    """A response like that of requests, with ``status_code`` and ``content``."""
 
     status_code = 200
     headers = {"X-Odps-Request-Id": "r7"}  # noqa: RUF012

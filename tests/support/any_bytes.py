@@ -24,7 +24,7 @@ def text_of(values: Sequence[Any], kind: pa.DataType | None = None) -> pa.Array:
 def send(odps: Connection, name: str, columns: dict[str, pa.Array]) -> None:
     """Write columns into a table without checks, one partition after another.
 
-    By the tunnel, one write to several partitions would run SQL, and the embedded SQL does not
+    Over the tunnel, one write to several partitions would run SQL, and the embedded SQL does not
     accept this text.
     """
     table = odps.table(name)

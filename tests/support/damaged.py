@@ -23,7 +23,7 @@ from odps_nb.notebook.preview.peek import glance
 from odps_nb.notebook.preview.tile import UNREAD, tile
 from tests.support.previews import Value
 
-#: The documented errors of a blob's methods for its bytes.
+#: The documented errors of the methods that read and convert a blob.
 TYPED = (ConversionError, LimitExceededError, MissingDependencyError)
 #: Pieces that change how the bytes around them are read: encodings, quotes, lengths, markers.
 _PIECES = (

@@ -50,8 +50,7 @@ def change_theme(page: Any, theme: str) -> None:
     page.wait_for_function("(theme) => document.body.dataset.jpThemeName === theme", arg=theme)
 
 
-# -- tests of both applications
-# ---------------------------------------------------------------------
+# -- tests of both applications -------------------------------------------------------------------
 
 
 def await_profiles(page: Any, count: int) -> None:
@@ -66,7 +65,7 @@ def cancel_a_profile(view: Any) -> None:
     view.get_by_role("button", name="Profile all rows").click()
     busy = view.locator(".odps-x-busy")
     expect(busy).to_contain_text("profile: reading")
-    assert _top_of_the_grid(view) == top, "the grid moved in its explorer"
+    assert _top_of_the_grid(view) == top, "the top of the grid has moved in its explorer"
     busy.get_by_role("button", name="Cancel").click()
     expect(busy).to_be_hidden()
     assert "sample of" in view.locator(".odps-x-described").inner_text(), "not stalled"
@@ -115,7 +114,7 @@ def use_the_keyboard(page: Any, view: Any) -> None:
 
 
 def look_at_a_theme(page: Any, view: Any, theme: str) -> None:
-    """Change the theme; all text has enough contrast."""
+    """Change the theme, and check that all text has enough contrast."""
     change_theme(page, theme)
     assert faint(view) == []
 

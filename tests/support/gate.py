@@ -106,10 +106,10 @@ BEGUN = pytest.StashKey[Path]()
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Exclude objects of earlier files from later collections, which took seconds each.
+    """Exclude objects of earlier files from later collections, each of which took seconds.
 
-    Cycles that their fixtures left are collected first. A cycle that becomes unreachable later is
-    collected only at the end of the session, by pytest.
+    Cycles that fixtures of these files left are collected first. A cycle that becomes unreachable
+    later is collected only at the end of the session, by pytest.
     """
     if item.session.stash.get(BEGUN, None) != item.path:
         item.session.stash[BEGUN] = item.path

@@ -26,7 +26,7 @@ def interrupts_repeated() -> Iterator[None]:
 
     No signal is sent after the block, but the end of the block may raise KeyboardInterrupt.
     """
-    dropped = queue.SimpleQueue[bool]()  # its `put` may be called in a finalizer
+    dropped = queue.SimpleQueue[bool]()  # a finalizer may call `put`
     report = sys.unraisablehook
 
     def note(found: sys.UnraisableHookArgs) -> None:

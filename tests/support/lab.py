@@ -215,7 +215,7 @@ def save(page: Any) -> None:
 
 def exported(saved: Path, target: Path) -> str:
     """Export a saved notebook to an HTML file, as ``jupyter nbconvert`` does; return its URI."""
-    from nbconvert import HTMLExporter  # loads for a second; at the top, in every worker
+    from nbconvert import HTMLExporter  # takes a second, so not in every worker
 
     made, _ = HTMLExporter().from_filename(str(saved))
     target.write_text(made, encoding="utf-8")

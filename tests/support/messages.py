@@ -17,7 +17,7 @@ class Browser:
         self.came = threading.Condition()
 
     def send(self, content: dict[str, Any], buffers: Sequence[bytes]) -> None:
-        """Take a message."""
+        """Record a message."""
         with self.came:
             self.messages.append((content, buffers))
             self.came.notify_all()

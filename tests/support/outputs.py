@@ -21,7 +21,7 @@ SECRETS = {
 def frames_of(error: BaseException) -> Iterator[str]:
     """Display every local variable of every frame of the error and its causes, suppressed or not.
 
-    Frames of the tests and of pytest represent the user's code, which passes secrets.
+    Frames of the tests and of pytest are omitted: they stand for the user's code with its secrets.
     """
     waiting, seen = [error], set()
     while waiting:
@@ -55,7 +55,7 @@ class Outputs:
         except OdpsNbError as error:
             self.pieces.append(repr(error).encode())
         except (TypeError, AttributeError, pickle.PicklingError):
-            pass  # has a lock or a function: Python cannot pickle it, whatever else it has
+            pass  # Python cannot pickle objects that contain a lock or a function
 
     def attempt(self, work) -> None:
         """Run a function; record its error, if any, and the error's causes."""

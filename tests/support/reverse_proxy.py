@@ -145,7 +145,7 @@ class _Handler(BaseHTTPRequestHandler):
         onward.endheaders(body)
 
     def log_message(self, format: str, *args: object) -> None:
-        """Log nothing, because the owner knows what happened."""
+        """Log nothing, because subclasses see every request."""
 
 
 def _lower(headers: list[tuple[str, str]]) -> tuple[tuple[str, str], ...]:

@@ -56,7 +56,7 @@ def ends(place: Path) -> dict[str, str]:
             "access_key_secret": service.access_key,
         }
         profile.touch(mode=0o600)
-        profile.write_text(json.dumps(keys))  # JSON is YAML
+        profile.write_text(json.dumps(keys))  # JSON is valid YAML
         return DBT.run(place, env)
 
 

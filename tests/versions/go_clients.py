@@ -412,7 +412,7 @@ EXTERNAL = {
 }
 NO_DDL = "the embedded service does not support"
 NO_RESOURCE = "there is no resource at"
-#: Calls that cannot pass: the reason, the error, and the calls.
+#: Calls that cannot pass, with the reason and the error.
 LEFT_OUT: list[tuple[str, str, list[Any]]] = [
     (
         "the embedded SQL has no such statement",

@@ -3,8 +3,8 @@
 No registry contains the connector. Build it from branch ``spark/release-4.0`` of
 ``aliyun/aliyun-maxcompute-data-collectors`` (folder ``spark-connector``), and set
 ``ODPS_NB_SPARK_CONNECTOR`` to the path of ``spark-odps-datasource-….jar``.
-Where the versions of the SDK that its ``pom.xml`` names are not on Maven Central, 0.57.1-public of
-the core and 0.53.2-public of the table API serve; the latter lacks ``SessionStats``, which only a
+If the SDK versions that its ``pom.xml`` names are not on Maven Central, use 0.57.1-public of the
+core and 0.53.2-public of the table API. The latter lacks ``SessionStats``, which only a
 method without callers uses (``TunnelTableBatchReadSession.getEstimatedStats``).
 ``docs/results/clients.md`` lists the results.
 

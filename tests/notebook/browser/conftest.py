@@ -1,7 +1,7 @@
 """One Chromium, one Jupyter server and one page of JupyterLab for all tests in this folder.
 
-They end with the tests of this folder, which one worker runs: while Playwright runs, no other event
-loop can.
+One worker runs all tests of this folder and then closes these programs, because no other event loop
+can run while Playwright runs.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Tiles of every kind of file in a real JupyterLab and in exported notebooks.
 
 For each kind, one valid file and one with traps; also truncated videos and sounds, and HTML pages
-with false labels. No script runs, no request is sent, and no page is left; a listener also detects
-connections from the kernel's parsers.
+with false labels. No script runs, no request is sent, and no page navigates away. A listener
+detects connections from the kernel's parsers.
 """
 
 import json

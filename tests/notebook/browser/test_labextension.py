@@ -361,7 +361,7 @@ def test_the_sidebar_sends_its_requests_again_after_a_kernel_restart(sidebar: La
     sidebar.row("orders").wait_for()  # the sidebar has sent its requests
 
 
-def test_names_and_comments_are_shown_as_text_and_cause_no_request(repo) -> None:
+def test_the_scripts_of_the_sidebar_insert_no_html_and_contain_no_address(repo) -> None:
     files = list((repo / "labextensions" / "odps-nb" / "static").iterdir())
     assert len(files) > 5
     for file in files:

@@ -138,7 +138,7 @@ def test_a_long_or_malicious_text_becomes_one_bounded_line():
     assert all(line.isprintable() for line in lines)
 
 
-def test_the_error_for_an_invalid_argument_has_three_lines(shell, hook, capsys):
+def test_an_error_without_a_place_has_two_lines(shell, hook, capsys):
     shell.run_cell(
         "from odps_nb.errors import StateError\nraise StateError('closed', hint='open it')"
     )

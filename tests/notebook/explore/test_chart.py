@@ -257,7 +257,7 @@ def test_whiskers_end_at_the_extremes_or_at_1_5_times_the_interquartile_range():
     assert _whiskers((3, 4, 5, 6, 90)) == (3, 9)
 
 
-def test_a_box_has_the_quartiles(table):
+def test_a_box_shows_minimum_median_and_maximum(table):
     chart = table.chart("is_new", "n", kind="box")
     assert chart.note == "all rows; whiskers of at most 1.5 interquartile ranges"
     found = chart.to_pandas().set_index("is_new")

@@ -311,7 +311,7 @@ def test_values_that_excel_would_change_are_stored_as_text_or_reported(odps):
     assert words_of(made).endswith("; 1 text cut")
 
 
-def test_a_workbook_has_floats_and_the_first_days_of_excel_as_displayed(odps):
+def test_a_workbook_has_floats_and_days_around_1900_as_displayed(odps):
     days = ("1899-12-31", "1900-01-01", "1900-01-02")
     rows = odps.sql(
         "select cast(0.1 as float) f, "

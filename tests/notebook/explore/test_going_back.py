@@ -66,7 +66,7 @@ def test_going_back_reads_no_row_before_the_requested_page(view, recorder):
         check_page(view, number)
         check_page(view, PAGES - 1)  # the position of this page is also recorded
         requests = recorder.take()
-        assert {one.action for one in requests} == {"TableRead"}  # no session or schema
+        assert {one.action for one in requests} == {"TableRead"}  # none for a session or schema
         assert sum(len(one.answer) for one in requests) < everything * 0.3
 
 
@@ -74,7 +74,7 @@ def test_going_back_reads_no_row_before_the_requested_page(view, recorder):
 def test_a_new_snapshot_drops_the_recorded_positions(view, recorder):
     check_page(view, PAGES // 2)
     scan = view._shown.pager._rows._chosen[1]
-    scan._session = replace(scan._opened(), session_id="0" * 32)  # no such session
+    scan._session = replace(scan._opened(), session_id="0" * 32)  # the service has no such session
     check_page(view, 3)
     check_page(view, PAGES - 1)
     assert "newer snapshot" in view.note

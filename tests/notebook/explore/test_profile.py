@@ -361,8 +361,7 @@ def test_frequent_values_are_counted_exactly_among_too_many_others():
     assert sum(bar.count for bar in found.bars) == len(mixed)
 
 
-# -- readable numbers
-# --------------------------------------------------------------------------------
+# -- readable numbers -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

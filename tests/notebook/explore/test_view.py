@@ -71,7 +71,7 @@ def view(odps, written):
 def test_a_page_has_the_rows_of_its_number(view):
     assert view.total == ROWS
     assert ids(view.page(0)) == list(range(100))
-    assert ids(view.page(2950)) == list(range(2900, 3000))  # starts at a multiple
+    assert ids(view.page(2950)) == list(range(2900, 3000))  # starts at a multiple of 100
     assert ids(view.page(10**9)) == list(range(2900, 3000))
     assert ids(view.page(-5)) == list(range(100))
 
@@ -100,7 +100,7 @@ def test_at_most_one_mebibyte_of_pages_is_cached(odps, written):
     assert view.nbytes == 0
 
 
-def test_a_page_of_huge_values_is_truncated_and_the_cell_complete(odps, new_name):
+def test_a_huge_value_is_truncated_more_in_a_page_than_in_its_cell(odps, new_name):
     table = odps.create_table(new_name("huge"), "id bigint, text string")
     table.write(pa.table({"id": [1, 2], "text": ["x" * 3_000_000, "é" * 50]}))
     view = RowView(rows_of(table.read()))
@@ -118,7 +118,7 @@ def test_an_expired_session_is_renewed_with_a_note(odps, written):
     view = RowView(rows)
     view.page(0)
     scan = rows._scan
-    scan._session = replace(scan._opened(), session_id="0" * 32)  # no such session
+    scan._session = replace(scan._opened(), session_id="0" * 32)  # the service has no such session
     assert ids(view.page(100)) == list(range(100, 200))
     assert "newer snapshot" in view.note
 
@@ -358,7 +358,7 @@ def test_a_wide_table_shows_its_first_columns(odps, new_name):
     assert len(result.page(0).columns) == 100
 
 
-def test_invalid_page_numbers_are_refused(odps):
+def test_invalid_sizes_of_pages_and_samples_are_refused(odps):
     rows = rows_of(odps.table("orders").read())
     for options in ({"page_rows": 0}, {"page_rows": 10_000}, {"sample": -1}):
         with pytest.raises(ArgumentError):

@@ -68,7 +68,7 @@ def test_a_list_shows_all_blobs(samples, sample_bundle):
     assert Seen(html).tags.count("figure") == len(samples)
 
 
-def test_an_unknown_view_raises_a_config_error(samples):
+def test_an_unknown_view_raises_an_argument_error(samples):
     with pytest.raises(ArgumentError) as caught:
         mimebundle(samples, view="<b>")
     assert caught.value.argument == "view"
@@ -151,8 +151,7 @@ def test_an_interrupt_ends_a_gallery_immediately():
         mimebundle(column)
 
 
-# -- the interactive view, without a service
-# ---------------------------------------------------------
+# -- the interactive view, without a service ------------------------------------------------------
 
 
 def shown_numbers(bundle):

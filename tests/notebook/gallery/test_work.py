@@ -48,8 +48,7 @@ def choose_message(**more):
     return {"do": "choose", "by": "a view", "number": 1, **plain, **more}
 
 
-# -- messages to the browser
-# ---------------------------------------------------------------------------
+# -- messages to the browser ----------------------------------------------------------------------
 
 
 def test_a_ready_view_receives_the_tiles_and_the_selection(live):
@@ -235,8 +234,7 @@ def test_a_closed_gallery_ignores_messages(live):
     assert browser.messages == []
 
 
-# -- display
-# ---------------------------------------------------------------------------------------------
+# -- display --------------------------------------------------------------------------------------
 
 
 def test_in_a_kernel_the_static_page_is_shown_with_the_widget(shell, shown, column, monkeypatch):

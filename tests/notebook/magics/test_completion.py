@@ -14,7 +14,7 @@ from tests.support.threads import wait_until
 
 def names(kind, of):
     """Return cached names of tables, columns and partitions."""
-    hostile = ["x\n!touch x", "x\u2028y", "x\x00"]  # names that would become lines of a cell
+    hostile = ["x\n!touch x", "x\u2028y", "x\x00"]  # would add lines to a cell
     known = {
         ("tables", ""): ["orders", "media", "Documents"],
         ("columns", "orders"): ["id", "amount", "ds", *hostile],

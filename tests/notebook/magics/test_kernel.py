@@ -134,7 +134,7 @@ def test_the_quiet_option_disables_progress(executed):
 def test_text_of_a_table_is_never_markup(executed):
     for name in ("hostile", "hostile rows", "status"):
         assert MARKUP not in text(executed, name, "text/html")
-    # the line with the error is the text of an error output, which is escaped: see the export below
+    # the line of SQL is plain text in an error output; test_an_export_… checks that it is escaped
     assert {output.output_type for output in outputs(executed, "sql error")} == {"error"}
     assert f"  select '{MARKUP}' frm orders\n" in text(executed, "sql error")
     assert "&lt;script&gt;" in text(executed, "hostile", "text/html")
@@ -142,7 +142,7 @@ def test_text_of_a_table_is_never_markup(executed):
 
 
 @pytest.mark.storage_api("blobs")
-def test_blobs_are_shown_with_text_for_those_without_widgets(executed):
+def test_an_output_of_blobs_also_has_plain_text(executed):
     bundles = [output.data for output in outputs(executed, "blobs") if "data" in output]
     assert any("text/html" in bundle and "text/plain" in bundle for bundle in bundles)
 

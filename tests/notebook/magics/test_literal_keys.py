@@ -36,7 +36,7 @@ def warnings_of(shell, *cells: str) -> list[str]:
 
 @pytest.fixture
 def user(shell, monkeypatch):
-    monkeypatch.setenv("ODPS_ACCESS_ID", "")  # restores what a cell sets
+    monkeypatch.setenv("ODPS_ACCESS_ID", "")  # restored after a cell has set it
     monkeypatch.setenv("ODPS_ACCESS_KEY", "")
     shell.run_cell("import odps_nb", store_history=True).raise_error()
     return shell

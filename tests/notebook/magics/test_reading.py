@@ -294,7 +294,7 @@ def test_an_error_in_sql_shows_its_position(ip, odps, capsys):
     assert caught.value.excerpt is None  # the service reports no position
 
 
-def test_a_name_without_a_value_suggests_variables_only(ip):
+def test_the_error_for_an_unbound_name_suggests_only_variables(ip):
     assert "did you mean" not in usage_error(ip, '%odps read orders -n 1 -w "status = :oper"')
     ip.user_ns["states"] = ["new"]
     error = usage_error(ip, '%odps read orders -n 1 -w "status in (:state)"')

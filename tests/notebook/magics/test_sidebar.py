@@ -207,7 +207,7 @@ def test_the_front_end_gets_json_and_errors_as_lines(shell, odps, service):
     assert service.access_key not in str(reply)
 
 
-def test_the_cache_drops_old_entries_and_waits_only_for_requests():
+def test_cached_names_expire_and_a_lookup_of_known_names_sends_no_request():
     now = [0.0]
     cache = NameCache(fail_if_called, ttl=60, clock=lambda: now[0])
     assert cache.known("tables", "") is None
@@ -224,7 +224,7 @@ def test_a_list_requested_by_completion_is_not_requested_twice():
     cache.close()
 
 
-def test_the_sidebar_fetches_names_after_completion_failed_to():
+def test_the_sidebar_fetches_names_that_completion_failed_to_fetch():
     def broken(kind, of):
         raise ConnectError("no answer")
 

@@ -19,7 +19,7 @@ def samples(sample_blobs):
 
 @pytest.fixture(scope="session")
 def drawn(samples):
-    """Tiles of all samples by name, with pages rendered, for each size; drawn once."""
+    """Tiles of all samples by size and name, with rendered HTML pages; drawn once per run."""
     return cache(
         lambda size: {name: tile(blob, size=size, render=True) for name, blob in samples.items()}
     )

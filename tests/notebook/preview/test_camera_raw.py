@@ -105,8 +105,7 @@ def test_the_error_for_converting_a_raw_file_names_a_library_for_it():
     assert "rawpy.imread" in info.value.hint
 
 
-# -- pictures larger than the bytes that a tile reads
-# ------------------------------------------------
+# -- pictures larger than the bytes that a tile reads ---------------------------------------------
 
 
 def large(form):

@@ -106,8 +106,7 @@ def test_encrypted_names_of_a_rar_are_reported():
     assert drawn(rar(locked=True)).notes == ("password-protected",)
 
 
-# -- formats that are only identified
-# -----------------------------------------------------------------
+# -- formats that are only identified -------------------------------------------------------------
 
 NAMED = {
     "netCDF-3": (b"CDF\x01" + bytes(99), "netCDF-3"),

@@ -85,7 +85,7 @@ def test_a_document_with_its_correct_media_type_has_no_badge():
     assert "uploaded as image/png" in Seen(tile(Value(data, "image/png")).html).text
 
 
-def test_a_document_without_text_or_title_has_a_note():
+def test_the_tile_of_a_document_without_text_says_so():
     about = {"docProps/core.xml": "", "docProps/app.xml": "<a"}
     made, page = drawn(docx(body="", more=about))
     assert (made.words.split(" · ")[:1], made.notes) == (["Word"], ())

@@ -119,7 +119,7 @@ def test_an_array_whose_values_are_truncated_has_a_note():
     assert "truncated or damaged: its data ends early" in drawn(whole[:-5]).text
 
 
-def test_only_an_array_that_may_be_a_picture_is_read_beyond_its_head():
+def test_arrays_of_values_and_very_large_pictures_are_read_only_at_their_head():
     numbers, picture = Value(npy(np.zeros((400, 400)))), Value(npy(np.zeros((3000, 3000, 3), "u1")))
     for value in (numbers, picture):
         made = tile(value)

@@ -310,7 +310,7 @@ def test_media_types_of_file_names_do_not_depend_on_the_machine(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["a.txt", "a.csv", "a.png", "a.html", "a.json", "a.py", "a"])
-def test_detection_with_a_matching_file_name_gives_the_same_type_as_without(files, name):
+def test_the_media_type_is_that_of_the_file_name_unless_the_content_contradicts_it(files, name):
     for blob in files.values():
         head, size = blob.data[:HEAD], len(blob.data)
         guess = media_types.type_of_name(name)

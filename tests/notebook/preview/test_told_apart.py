@@ -288,7 +288,7 @@ C_LIKE = b"import a;\nclass A {\nvoid main() {\n  int x = 1;\n}\n}\n"
         (b"#!/usr/bin/env perl\n\nuse a; # one, two\nuse b;\nuse c;\n", "", "text"),
     ],
 )
-def test_the_extension_of_source_code_is_used_if_the_text_does_not_contradict_it(data, name, label):
+def test_the_label_of_text_depends_on_its_content_and_then_on_its_extension(data, name, label):
     assert sniff(data, len(data), name).label == label
 
 
@@ -300,7 +300,7 @@ def test_the_extension_of_source_code_is_used_if_the_text_does_not_contradict_it
         (b"II\x1a\0\0\0HEAPCCDR" + bytes(9), "camera RAW"),
         (b"\x1f\x9d\x90ab\x06\xfc\x01", "compress"),
         (b'{"a": 1}\nnull\n{"a": 2}\n', "JSON lines"),
-        (b"BM" + bytes(12) + b"\x10\0\0\0" + bytes(80), "BMP"),  # a bitmap of OS/2
+        (b"BM" + bytes(12) + b"\x10\0\0\0" + bytes(80), "BMP"),  # a BMP of OS/2
         (b"BM" + bytes(12) + b"\x40\0\0\0" + bytes(80), "BMP"),
         (b"\x00\x00\x00\x00" + b"G" + bytes(187), "binary"),  # a single marker does not suffice
         ((b"G" + bytes(187)) * 4, "MPEG-TS"),
@@ -311,5 +311,5 @@ def test_the_extension_of_source_code_is_used_if_the_text_does_not_contradict_it
         (b"G'day to all of you.\n" * 30, "text"),
     ],
 )
-def test_language_patterns_match_only_their_language(data, expected):
+def test_signatures_of_similar_formats_are_distinguished(data, expected):
     assert label(data) == expected

@@ -50,7 +50,7 @@ def workers(spark: SparkSession, tmp_path: Path) -> Iterator[Callable[[str], Non
     spark.sparkContext.pythonExec = ours
 
 
-#: As on a remote executor, where Spark runs its own daemon.
+#: Like a remote executor without odps_nb, on which Spark runs its own daemon.
 WITHOUT_US = "sys.modules['odps_nb'] = None; sys.argv[2] = 'pyspark.daemon'"
 
 

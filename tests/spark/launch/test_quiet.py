@@ -163,7 +163,7 @@ def test_a_worker_that_spark_stops_prints_no_traceback(
     rows = spark.range(1).mapInArrow(many, "a bigint").limit(3).collect()
     assert len(rows) == 3
     with contextlib.suppress(psutil.NoSuchProcess):
-        psutil.Process(rows[0].a).wait(WITHIN)  # it was ended early
+        psutil.Process(rows[0].a).wait(WITHIN)  # Spark ended the worker early
     spark.range(1).coalesce(1).mapInArrow(say, "id bigint").collect()
     deadline = time.monotonic() + WITHIN
     while b"a word at the end" not in (said := spark_said.read_bytes()[before:]):

@@ -59,7 +59,7 @@ def test_local_masters_bind_to_loopback(master: str) -> None:
     assert settings["spark.driver.host"] == settings["spark.driver.bindAddress"] == "127.0.0.1"
 
 
-def test_a_cluster_elsewhere_keeps_its_own_addresses_and_memory() -> None:
+def test_a_session_on_a_remote_cluster_keeps_its_addresses_and_memory() -> None:
     settings = defaults("spark://10.0.0.7:7077")
     ours = {"spark.driver.host", "spark.driver.bindAddress", "spark.driver.memory"}
     assert not {*ours, "spark.ui.enabled"} & {*settings}

@@ -205,7 +205,7 @@ def test_retries_and_resumes_are_reported(
 ) -> None:
     scan = slow.table(numbers).read(splits=1)
     frame = scan.to_spark(spark, progress=listener)
-    # Only this session: tasks of a job that failed in the previous test may still be reading.
+    # Rules for this session only: tasks of the previous test's failed job may still be reading.
     session = scan.session_id
     misbehave(
         slow,
@@ -280,7 +280,7 @@ def test_the_stop_button_of_a_card_ends_the_job_and_every_connection(
     stoppable.cancels[0]()
     with pytest.raises(Exception, match="cancel"):
         action.result()
-    wait_for_connections(slow_service, lambda count: count <= before + 2)  # workers keep theirs
+    wait_for_connections(slow_service, lambda count: count <= before + 2)  # those of workers
     end = stoppable.wait_end()
     assert (end.phase, end.rows) == (Phase.CANCELLED, ROWS // 2)
     assert spark.sparkContext.statusTracker().getActiveJobsIds() == []
@@ -304,7 +304,7 @@ def test_an_interrupted_cell_cancels_its_actions_even_without_a_card(
         shown.result()
     assert stoppable.wait_end().phase is Phase.CANCELLED
     first.touch()
-    with pytest.raises(Exception, match="cancel"):  # when its first task has finished
+    with pytest.raises(Exception, match="cancel"):  # once its first task has finished
         unseen.result()
     assert len(stoppable.trackers) == 1
 
@@ -323,14 +323,14 @@ def test_an_interrupted_cell_does_not_affect_actions_of_other_cells(
     """An action runs while it has an active job, even if no task of the job has reported."""
     frame = odps_nb.spark.read(spark, slow, numbers, splits=1, progress=listener)
     rest = frame if reports else spark.range(0, ROWS, 1, 1)
-    later = gated(rest, gate).repartition(1)  # a separate stage, and a separate job with AQE
+    later = gated(rest, gate).repartition(1)  # a separate stage; with AQE, also a separate job
     action = Action(frame.repartition(1).union(later).count)
     listener.wait_until(lambda snapshot: snapshot.rows == ROWS)
     runs = runs_of(spark.sparkContext)
     assert spark.sparkContext.statusTracker().getActiveJobsIds()
     runs.settle()  # the action's cell ends, and the next one is interrupted
     runs.settle(KeyboardInterrupt())
-    assert listener.ends == [] or pyspark_version() < (4, 0)  # which does not tag jobs
+    assert listener.ends == [] or pyspark_version() < (4, 0)  # Spark 3.5 does not tag jobs
     gate.touch()
     assert action.result() == 2 * ROWS
     assert listener.wait_end().phase is Phase.DONE

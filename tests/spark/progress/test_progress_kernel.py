@@ -135,7 +135,7 @@ def kernel(service: LocalService) -> Iterator[tuple[KernelManager, BlockingKerne
 def run(
     kernel: tuple[KernelManager, BlockingKernelClient], code: str, *, interrupt: bool = False
 ) -> tuple[str, list[dict]]:
-    """Execute a cell, interrupt it at its first rows if asked; return its status and messages."""
+    """Execute a cell; optionally interrupt it at its first rows. Return its status and messages."""
     manager, client = kernel
     message_id, published = client.execute(code), []
     while True:
@@ -144,7 +144,7 @@ def run(
             continue
         if message["msg_type"] == "status" and message["content"]["execution_state"] == "idle":
             break
-        # Not when the card first appears: on a slow machine, no row has arrived by then.
+        # Wait for a percentage: when the card appears on a slow machine, no row has arrived yet.
         if interrupt and " %" in message["content"].get("data", {}).get("text/plain", ""):
             manager.interrupt_kernel()
             interrupt = False

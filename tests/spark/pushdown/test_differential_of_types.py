@@ -1,4 +1,4 @@
-"""Times, floats, CHAR, patterns, unions, computed partitions: push-down and plain Spark.
+"""Push-down and plain Spark agree on times, floats, CHAR, patterns, unions, computed partitions.
 
 The invariant is that of ``test_differential.py``: omitted rows do not change any result. The rows
 include NaN, infinities, both zeros, trailing blanks, digits below a second and clock changes.

@@ -22,7 +22,7 @@ from odps_nb.spark.pushdown.plan import TableRead
 from tests.support.spark.sql_grammar import Grammar
 from tests.support.spark.sql_rows import ROWS, SCHEMAS, arrow, left, plan, reads_less
 
-# DuckDB's own bugs, and casts that fail only for some join orders.
+# Ignored errors: bugs of DuckDB, and casts that fail only for some join orders.
 _OTHER_FAILURES = {"InternalException", "ConversionException", "OutOfRangeException"}
 EXPLORE = int(os.environ.get("ODPS_NB_EXPLORE") or 0)
 

@@ -1,4 +1,4 @@
-"""`odps_nb.spark.sql` with a real Spark session: the same rows as without it, and less read."""
+"""`odps_nb.spark.sql` with real Spark: the same rows as from whole tables, with less data read."""
 
 from __future__ import annotations
 
@@ -585,7 +585,7 @@ def test_a_query_that_is_cancelled_before_it_starts_opens_no_session(
     assert listener.wait_end().phase is Phase.CANCELLED
 
 
-def test_an_expired_snapshot_raises_a_session_expired_error(
+def test_a_plan_whose_table_was_dropped_raises_a_not_found_error(
     spark: SparkSession, odps: Connection, new_name: Any
 ) -> None:
     name = new_name("gone")

@@ -1,8 +1,8 @@
 """Pushed-down conditions lose no rows: random conditions and joins, checked with DuckDB.
 
 The property: over the rows that the sent conditions keep, a query returns the same result as over
-all rows. DuckDB replaces Spark here, because it runs thousands of queries; `test_sql.py` uses
-Spark.
+all rows. DuckDB replaces Spark here, because it runs thousands of queries; `test_query.py`
+uses Spark.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from odps_nb.spark.pushdown.plan import TableRead, plan_reads
 from odps_nb.terms import TableName
 from odps_nb.wire.type_text import parse_columns
 
-#: For each property; the grids below contain the bugs that were found.
+#: Examples for each property. The grids of fixed cases below include all bugs found so far.
 EXAMPLES = 1000 if os.environ.get("ODPS_NB_EXPLORE") else 80
 TEXTS = ["", "a", "A", "it's", "back\\slash", 'say "x"', "ü", "👋", "a ", "%", "null", "b\ta"]
 PATTERNS = ["%", "a%", "%a", "%ü%", "_", "a_", "", "%'%", "A", "%%", ".%", "%\t%", "👋"]
@@ -204,7 +204,7 @@ JOINS = (
 )
 
 
-# Each distinguishes rows from those that an outer join adds.
+# Each of these conditions distinguishes stored rows from those that an outer join adds.
 SHARP = ("{}n = 1", "{}n is null", "{}n is not null", "not ({}n = 1)", "{}n is null or {}n = 1")
 
 

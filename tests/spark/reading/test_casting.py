@@ -1,4 +1,4 @@
-"""Arrow batches of the service become batches for Spark: by name, exact, or an error."""
+"""Arrow batches for Spark: columns are matched by name, values are exact or raise an error."""
 
 from __future__ import annotations
 

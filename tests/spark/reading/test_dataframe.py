@@ -38,7 +38,7 @@ DAY = "ds=2024-01-03"
 
 
 def plain(table: pa.Table) -> dict[str, list[Any]]:
-    """Columns as Python values, times in whole microseconds, which both sides must agree on."""
+    """Return columns as Python values, with times in whole microseconds, the unit of Spark."""
     columns = {}
     for name, column in zip(table.schema.names, table.columns, strict=True):
         if pa.types.is_timestamp(column.type):

@@ -52,7 +52,7 @@ def test_a_row_has_the_same_instants_in_every_session_zone(spark, zoned, table, 
     result = zoned.sql(f"select * from {name}").to_spark(spark)
     assert [field.dataType.simpleString() for field in result.schema.fields] == kinds
     assert row(result) == EXPECTED
-    # and back: instants in Spark's own zone, local times unchanged
+    # the copy: Spark sends instants in its own zone, and local times unchanged
     copy = zoned.create_table(f"{name}_{session.replace('/', '_')}", COLUMNS)
     odps_nb.spark.write(frame, zoned, copy.name)
     assert copy.read().to_arrow().equals(table.read().to_arrow())

@@ -108,7 +108,9 @@ def check_store(store: Store, odps: Connection, table: Table) -> None:
 
 
 @pytest.mark.storage_api("its requests")
-def test_a_checkpoint_in_a_store_of_fsspec(memory: Store, odps: Connection, table: Table) -> None:
+def test_a_checkpoint_can_be_in_a_store_of_fsspec(
+    memory: Store, odps: Connection, table: Table
+) -> None:
     check_store(memory, odps, table)
 
 

@@ -78,7 +78,7 @@ def catalog(spark: SparkSession) -> list[str]:
 
 
 def run(code: str, place: dict[str, Any]) -> list[Any]:
-    """Run a line, and a query to its end, because some are refused only when rows are requested."""
+    """Run a line. Collect the rows of a query, because some errors occur only then."""
     made = eval(code, place)  # noqa: S307
     return made.collect() if hasattr(made, "collect") else []
 

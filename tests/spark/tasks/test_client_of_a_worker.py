@@ -58,7 +58,7 @@ def test_the_client_of_a_worker_is_closed_after_an_error_or_a_change_of_profile(
     assert found == [True] * 6
 
 
-def test_without_a_task_the_client_is_closed(odps: Connection) -> None:
+def test_a_client_opened_outside_of_a_task_is_closed_after_use(odps: Connection) -> None:
     with TaskProfile.of(odps._storage).open() as storage:
         assert not storage._closed
     assert storage._closed

@@ -1,4 +1,4 @@
-"""Every type with its extremes, nulls and difficult instants: in every way, in every session zone.
+"""Extremes, nulls and difficult instants of every type, in every way and every session zone.
 
 The plain client's Arrow values are the reference. A few wide jobs cover everything, with a column
 for each type.
@@ -128,12 +128,12 @@ MATRIX: list[tuple[str, str, pa.DataType, list[Any]]] = [
 INSTANTS = [
     _at(2024, 3, 10, 6, 59, 59, 999000),  # New York: an hour is skipped at 07:00
     _at(2024, 3, 10, 7),
-    _at(2024, 11, 3, 5, 30),  # New York: this half past one …
-    _at(2024, 11, 3, 6, 30),  # … and the same again
+    _at(2024, 11, 3, 5, 30),  # New York: the first 01:30
+    _at(2024, 11, 3, 6, 30),  # New York: the second 01:30
     _at(1986, 5, 3, 18),  # Shanghai had daylight-saving time
     _at(1969, 12, 31, 23, 59, 59, 999000),  # before the epoch, with a fraction
     _at(1900, 12, 31, 15, 54, 17),  # Shanghai: local mean time ends
-    _at(1883, 11, 18, 16, 56, 2),  # New York: the same
+    _at(1883, 11, 18, 16, 56, 2),  # New York: local mean time ends
     _at(1899, 12, 31, 23, 59, 59, 1000),
 ]
 #: Local times, some of which do not exist or occur twice in New York or Shanghai.
@@ -191,7 +191,7 @@ def _matrix() -> pa.Table:
 
 
 def _normal(table: pa.Table) -> list[dict[str, Any]]:
-    """Rows by number; a zone is only a label, and times are in whole microseconds."""
+    """Return rows by number, with times in whole microseconds and without zones (only labels)."""
     rows = sorted(table.to_pylist(), key=lambda row: row["row"])
     return [{name: _value(value) for name, value in row.items()} for row in rows]
 

@@ -162,7 +162,7 @@ def test_a_spark_type_without_a_column_type_is_refused(kind: spark.DataType) -> 
 
 def test_a_collation_is_refused_at_any_depth() -> None:
     if pyspark_version() < (4, 0):
-        return  # its strings have no collation
+        return  # strings of 3.5 have no collation
     kind = spark.ArrayType(spark.StringType("UNICODE_CI"))
     with pytest.raises(ConversionError, match="no type for Spark's string collate UNICODE_CI"):
         table_type(kind, column="v")

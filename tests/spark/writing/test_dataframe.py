@@ -45,7 +45,7 @@ Names = Callable[[str], str]
         ("vector(float, 2)", "array('1', '2')"),
     ],
 )
-def test_a_column_fits_after_its_hint_was_followed(
+def test_a_refused_column_can_be_written_after_following_the_hint(
     spark: SparkSession, odps: Connection, new_name: Names, kind: str, given: str
 ) -> None:
     from pyspark.sql import functions as F

@@ -90,7 +90,7 @@ def test_a_write_with_too_many_partitions_is_refused_and_no_row_is_written(
 ) -> None:
     frame = _days(spark, 60, 6)
     with pytest.raises(Exception, match="more than 5 partitions of") as caught:
-        _write(road, frame.coalesce(1), odps, by_day, 5)  # a failed task also ends its Python
+        _write(road, frame.coalesce(1), odps, by_day, 5)  # the failure also ends the worker
     error = from_spark(caught.value) if road == "format" else caught.value
     assert isinstance(error, ArgumentError)
     assert "max_partitions" in str(error.hint)

@@ -64,7 +64,7 @@ def test_each_micro_batch_of_a_stream_is_upserted(
     for time, ids in enumerate([(1, 2), (2, 3)], 1):
         file = tmp_path / "arriving" / f"{time}.json"
         file.write_text("\n".join(f'{{"id": {one}, "v": "{time}", "w": "w"}}' for one in ids))
-        os.utime(file, (time, time))  # Spark takes the oldest first
+        os.utime(file, (time, time))  # Spark reads the oldest file first
     reader = spark.readStream.schema("id bigint, v string, w string")
     arriving = reader.option("maxFilesPerTrigger", 1).json(str(tmp_path / "arriving"))
 

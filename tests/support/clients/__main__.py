@@ -7,7 +7,7 @@ Record a small job of a client, then choose::
 
 The requests are sent to a new service before ``tests/local/server/clients/java-core.jsonl`` is
 written; rows and other bodies whose responses then differ are omitted. The suites start their
-service by `tests.support.clients.recording.start`.
+service with `tests.support.clients.recording.start`.
 """
 
 from __future__ import annotations

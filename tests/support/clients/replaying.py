@@ -106,7 +106,7 @@ class Replay:
 
 
 def _part(found: Any, expected: Any) -> Any:
-    """Leave out fields and headers that the service has added since."""
+    """Leave out fields and headers that the service has added since the recording."""
     if isinstance(found, dict) and isinstance(expected, dict):
         return {key: value for key, value in found.items() if key in expected}
     if isinstance(found, list) and isinstance(expected, list):
@@ -141,7 +141,7 @@ def binary(value: str) -> bytes:
 
 
 def fields_of(body: bytes) -> dict[str, str]:
-    """Return the fields of a JSON or XML document, those in lists once; a status with its value."""
+    """Return the fields of a JSON or XML document: list items once, values only for a status."""
     fields = {}
     for path, value in _scalars(body):
         name = re.sub(r"\[\d+\]", "[]", path)

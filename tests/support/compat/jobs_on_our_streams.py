@@ -31,7 +31,7 @@ def replace_classes() -> None:
     theirs = sdk.StorageApiClient.read_blobs
     sdk.StorageApiClient.read_blobs = read_blobs
     ours: dict[str, Any] = {name: getattr(stream_io, name) for name in SAME}
-    # the two with different arguments: docs/coming-from-pyodps.md
+    # the two classes whose arguments differ: docs/coming-from-pyodps.md
     ours["StreamWriter"] = lambda upload, **_: stream_io.StreamWriter(upload)
     ours["BlobDataIterator"] = lambda stream, **_: stream_io.BlobDataIterator(
         stream, expected_count=asked.pop()

@@ -18,7 +18,7 @@ from tests.support.compat.same_jobs import JOBS, Job, open_place, record
 
 PAGE = Path(__file__).parents[3] / "docs" / "results" / "requests.md"
 VERSIONS = (2, 3)
-# Not replaced in the comparison, because both clients must send the same ones.
+# The comparison does not replace these values, because both clients must send the same ones.
 _INSTANCE = re.compile(r"(?<=\.)instances\.\w+")
 _REFERENCES = re.compile(r'(?<="BlobReferences": \[)([^]]*)')
 

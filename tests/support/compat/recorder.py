@@ -56,7 +56,7 @@ class Recorder(ReverseProxy):
         return f"{self.base}/api"
 
     def after_answer(self, request: Request, answer: Answer) -> None:
-        """Keep one request."""
+        """Record one request and its response."""
         one = Recorded(
             method=request.method,
             path=request.path,

@@ -74,11 +74,11 @@ class Raw:
         return self.send(wire)
 
     def table(self, name: str) -> str:
-        """Write a table's target as the C++ client does, always with the schema."""
+        """Return the target of a table as the C++ client writes it, always with the schema."""
         return f"projects.{self.service.project}.schemas.default.tables.{name}"
 
     def instance(self, instance_id: str) -> str:
-        """Spell an instance."""
+        """Return the target of an instance."""
         return f"projects.{self.service.project}.instances.{instance_id}"
 
     # -- reading ------------------------------------------------------------------------------
@@ -171,7 +171,7 @@ def refused(answer: requests.Response) -> str:
 
 
 def batches_of(answer: requests.Response) -> list[pa.RecordBatch]:
-    """Read a body as a plain Arrow reader does, which does not decode a coding around it."""
+    """Read a body as a plain Arrow reader does, without decoding a content encoding."""
     assert "Content-Encoding" not in good(answer).headers
     return list(pa.ipc.open_stream(answer.content))
 

@@ -19,9 +19,9 @@ from dataclasses import dataclass, field
 def own_address() -> str:
     """Return a loopback address on which only this process listens.
 
-    A listener that must receive nothing needs it: a port of 127.0.0.1 may have belonged to another
-    process, whose clients still connect. Only Linux accepts every address of 127/8 without
-    configuration; elsewhere it is the usual one.
+    Use the address for a listener that must receive nothing: a port of 127.0.0.1 may have belonged
+    to another process, whose clients still connect. Only Linux accepts every address of 127/8
+    without configuration; on other systems, the address is 127.0.0.1.
     """
     if sys.platform != "linux":
         return "127.0.0.1"

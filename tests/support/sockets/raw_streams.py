@@ -15,7 +15,7 @@ READS = [1, 7, 4095, 4096, 4097, 65_536, 1 << 20]
 
 
 class ReadOnly:
-    """Only ``read``, with at most ``most`` bytes per call."""
+    """A stream that has only ``read``, which returns at most ``most`` bytes per call."""
 
     def __init__(self, body: bytes, most: int = 1 << 30) -> None:
         self.file, self.most, self.closed = io.BytesIO(body), most, False
@@ -28,7 +28,7 @@ class ReadOnly:
 
 
 class ReadInto(ReadOnly):
-    """``readinto`` too."""
+    """A stream that also has ``readinto``."""
 
     def readinto(self, buffer: memoryview) -> int:
         return self.file.readinto(buffer[: self.most])
@@ -64,7 +64,7 @@ def pattern(size: int, seed: int = 31) -> bytes:
 
 
 def some_of(size: int) -> list[int]:
-    """Return positions in a body: all near its ends and the first block's, and some others."""
+    """Return all positions near the ends of a body and of its first block, and some others."""
     edges = (0, 50, 100, BLOCK_SIZE, STORED_SIZE, size)
     near = {at for edge in edges for at in range(edge - 60, edge + 60)}
     return sorted(at for at in {*near, *range(0, size, 31)} if 0 <= at < size)

@@ -2,8 +2,8 @@
 
 A stored result only saves time: a different result is compared with plain Spark itself
 (docs/decisions/tests.md). Results are stored for one release of Spark; with another one there are
-none, so every result is compared. `ODPS_NB_NOTE=1 pytest -m nightly -k noted tests/spark/pushdown`
-stores the results again.
+none, so every result is compared. `ODPS_NB_NOTE=1 pytest -m nightly -k stored_results
+tests/spark/pushdown` stores the results again.
 """
 
 from __future__ import annotations

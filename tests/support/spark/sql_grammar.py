@@ -27,7 +27,7 @@ class Col:
 
 @dataclass(frozen=True)
 class Made:
-    """The text of a relation; ``total`` if its rows have only one order."""
+    """The text of a relation; ``total``: the query defines the order of all rows."""
 
     text: str
     columns: tuple[Col, ...]

@@ -150,7 +150,7 @@ def wait_until_struck(odps: Connection, times: int = 1) -> None:
 
 
 class _Waiting:
-    """A listener of Spark that keeps the events of its queue from the moment a task ended."""
+    """A Spark listener that blocks its event queue as soon as a task ends."""
 
     class Java:
         """Tells py4j what the class implements."""

@@ -87,7 +87,7 @@ def _part(kind: Kind | None, name: str) -> Kind | None:
 
 
 def _filled(values: list[Any]) -> list[Any]:
-    """Return values below the nulls as well: the first value, which must not become visible."""
+    """Replace nulls by the first value, which a null of the array must hide."""
     first = next((one for one in values if one is not None), None)
     return [first if one is None else one for one in values]
 

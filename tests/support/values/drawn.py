@@ -194,7 +194,7 @@ def _decimal_misfits(precision: int, scale: int) -> SearchStrategy[Any]:
     over = st.integers(10**precision, 10**76).map(lambda n: exact(n, scale))
     below = st.integers(1, 10**precision).map(lambda n: exact(10 * n + 1, scale + 1))
     found = st.sampled_from(edges) | over | below | st.integers(10**whole, 10**76)
-    if whole < 38:  # rescaled in 128 bits, they become a number with few digits
+    if whole < 38:  # rescaling overflows 128 bits to few digits
         wraps = [Decimal(turns * 2**128 // 10**scale + 1) for turns in (1, -1, 2, 7)]
         found |= st.sampled_from([one for one in wraps if abs(one) >= 10**whole] or edges)
     return found
@@ -217,7 +217,7 @@ def misfits(kind: Kind) -> SearchStrategy[Any]:
 
 def _misfits(kind: Kind, value: Any) -> bool:
     if (kind.name, type(value)) in (("array", list), ("map", dict)):
-        return False  # this depends on the contents
+        return False  # whether a list or dict fits depends on its items
     try:
         stored(kind, value)
     except Misfit:

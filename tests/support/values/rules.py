@@ -252,7 +252,7 @@ def _text(kind: Kind, value: Any) -> str:
         raise Misfit("no UTF-8") from None
     if kind.numbers and len(text) > kind.numbers[0]:
         raise Misfit("too long")
-    return text.rstrip(" ") if kind.name == "char" else text  # CHAR is read without them
+    return text.rstrip(" ") if kind.name == "char" else text  # CHAR is read without padding
 
 
 def _date(kind: Kind, value: Any) -> int:

@@ -1,4 +1,4 @@
-"""Queries that return other values over fewer rows: no condition that could change them is sent."""
+"""A condition is not sent if the values of a query would change with the rows that are read."""
 
 from __future__ import annotations
 
