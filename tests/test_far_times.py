@@ -156,7 +156,7 @@ def test_rows_of_a_primary_key_table_keep_far_times(odps, new_name):
     assert got == {0: FAR[2], 1: FAR[1], 2: FAR[2], 3: None}
 
 
-@pytest.mark.storage_api("far times")
+@pytest.mark.storage_api("its requests")
 def test_sql_reads_and_writes_far_times(odps, new_name):
     name = new_name("sql")
     table = odps.create_table(name, "id bigint, t timestamp")

@@ -138,7 +138,7 @@ class FarStructs(Recorder):
         return bytes(sink.getvalue())
 
 
-@pytest.mark.storage_api("far times")
+@pytest.mark.storage_api("its requests")
 def test_a_session_in_nanoseconds_with_far_times_is_replaced(
     odps: Connection, new_name: NewName
 ) -> None:
@@ -212,7 +212,7 @@ class AlwaysOverflows(Recorder):
         )
 
 
-@pytest.mark.storage_api("far times")
+@pytest.mark.storage_api("its requests")
 @pytest.mark.parametrize(("unit", "reads"), [(None, 2), ("us", 1), ("ns", 1)])
 def test_an_overflow_of_microseconds_is_reported_once(
     odps: Connection, refused: Table, unit: str | None, reads: int

@@ -91,6 +91,7 @@ def test_an_overflow_error_is_not_retried(status_500: Connection, new_name: NewN
     assert sum(split.rows for split in snapshot.splits) == ROWS
 
 
+@pytest.mark.storage_api("its requests")
 def test_a_restart_in_microseconds_takes_few_requests(
     watched: Connection, recorder: Recorder, table: Table
 ) -> None:
@@ -173,6 +174,7 @@ def test_two_reads_of_a_scan_that_fail_together_switch_once(table: Table) -> Non
     check_microseconds(scan.to_arrow())
 
 
+@pytest.mark.storage_api("versions")
 def test_incremental_reads_switch_to_microseconds(odps: Connection, new_name: NewName) -> None:
     table = odps.create_table(
         new_name("since"),

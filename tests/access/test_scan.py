@@ -45,7 +45,7 @@ def test_creating_a_scan_sends_no_request(odps):
 def test_a_condition_is_checked_against_the_table_before_anything_is_read(odps, small):
     with pytest.raises(ArgumentError, match="'nope', which is not a column") as caught:
         small.read(where="nope > 1")
-    assert caught.value.hint.startswith("did you mean note? its columns are: id, note (if it was")
+    assert caught.value.hint.startswith("did you mean note? its columns are: id, note (for a")
     assert "where='id > 1'" in repr(small.read(where="id > 1"))
 
 

@@ -215,4 +215,4 @@ def test_a_created_schema_is_listed() -> None:
         assert odps.schemas("d*") == ["default"]
         assert odps.schemas("x*") == []
         schemas = odps.sql("show schemas like 'def*'").to_arrow()
-        assert schemas.to_pylist() == [{"schema_name": "default"}]
+        assert [list(row.values()) for row in schemas.to_pylist()] == [["default"]]

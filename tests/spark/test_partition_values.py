@@ -79,7 +79,7 @@ def test_a_task_refuses_an_invalid_partition_value_in_its_rows(
     """The session commits nothing, including the rows of other tasks."""
     before = state(table)
     target = Target.of(table.schema, table.name, PartitionSpec())
-    session = open_write_session(odps._storage, table.name, overwrite=True)
+    session = open_write_session(odps._storage, table.name, overwrite=True, shared=True)
     task = WriteTask(profile=TaskProfile.of(odps._storage), session=session.ref, target=target)
     good = pa.record_batch({"id": [7], "ds": ["b"]})
     bad = pa.record_batch({"id": [8], "ds": [value]})

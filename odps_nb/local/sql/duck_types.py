@@ -59,7 +59,7 @@ def duck_type(odps: OdpsType) -> str:
         return f"STRUCT({members})"
     if isinstance(odps, DecimalType):
         precision, scale = (38, 18) if odps.precision is None else (odps.precision, odps.scale or 0)
-        return f"DECIMAL({min(precision, 38)}, {scale})"
+        return f"DECIMAL({min(precision, 38)}, {min(scale, 38)})"
     if spelling := TYPE_FACTS[odps.code].duck:
         return spelling
     raise errors.invalid(f"SQL in the embedded service does not support {odps.code.name}")

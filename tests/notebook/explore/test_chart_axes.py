@@ -147,7 +147,7 @@ def test_a_picture_has_the_width_of_its_container(odps, new_name, width):
                 assert float(tilted[1]) + 3.1 * len(one.text) < below - 8
 
 
-@pytest.mark.storage_api("far times")
+@pytest.mark.storage_api("its requests")
 @pytest.mark.parametrize("kind", ["date", "datetime", "timestamp", "timestamp_ntz"])
 def test_outlying_times_are_omitted_and_counted(odps, new_name, kind):
     table = odps.create_table(new_name("far"), f"at {kind}, word string")

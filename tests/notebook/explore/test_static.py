@@ -160,6 +160,7 @@ def test_the_first_rows_have_one_line_each_and_the_types_of_their_columns(odps, 
         assert type(other) is pd.DataFrame
 
 
+@pytest.mark.storage_api("blobs")
 def test_the_first_rows_of_a_table_show_its_size_and_its_first_pictures_verified(odps):
     found = odps.table("media").head(2)._repr_html_()
     assert "first 2 of 48 rows" in found

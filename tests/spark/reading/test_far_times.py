@@ -17,7 +17,7 @@ def shown(frame) -> str:
     return frame.selectExpr("cast(t as string) as t").collect()[0].t
 
 
-@pytest.mark.storage_api("far times")
+@pytest.mark.storage_api("resumable writes")
 @pytest.mark.gate(1)
 @pytest.mark.parametrize("kind", ["timestamp", "timestamp_ntz"])
 def test_the_year_9999_is_written_and_read_by_spark(spark, odps, new_name, kind):
