@@ -104,7 +104,7 @@ def visible(value: object, *, keep: str = "") -> str:
     ``keep`` are not escaped.
     """
     text, changed = str(value), True
-    while changed:  # an escape may leave a joiner beside ASCII
+    while changed:  # a joiner beside an escape, which is ASCII, must be escaped, too
         before = text
         text = _UNSEEN.sub(lambda match: match[0] if match[0] in keep else _escaped(match[0]), text)
         changed = text != before

@@ -376,7 +376,7 @@ def text_comparison(
     """Return how to compare values of a text column, and what to compare them with.
 
     A day is formatted like the existing values, a number is compared with numbers (as in SQL), and
-    any other value as text. Raises `ArgumentError` if the existing values have another form.
+    any other value as text. Raises `ArgumentError` if a value cannot be compared in this way.
     """
     day = _day(bound.value)
     for form, shape in _DAYS.items():

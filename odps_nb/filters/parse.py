@@ -1,4 +1,4 @@
-"""Parses ``where=`` text to a condition tree, using the column types of a table.
+"""Parses ``where=`` text into a condition tree, using the column types of a table.
 
 Raises an error for syntax outside the documented grammar, even if sqlglot accepts it.
 """

@@ -137,7 +137,7 @@ def test_days_in_numpy_arrays_are_stored_as_dates(make: Make, unit: str) -> None
     assert read(table).to_pylist() == [[dt.date(2024, 3, 1), None]]
 
 
-def test_a_new_table_has_the_times_of_numpy_arrays(odps: Connection, new_name: NewName) -> None:
+def test_a_created_table_keeps_times_in_numpy_arrays(odps: Connection, new_name: NewName) -> None:
     table = odps.table(new_name("made"))
     seconds = np.array([5], "m8[s]")
     frame = column(np.array([dt.datetime(2024, 3, 1)], "datetime64[us]")).assign(

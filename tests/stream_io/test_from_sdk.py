@@ -211,7 +211,7 @@ def test_every_name_of_a_compression_is_accepted(compression: Any) -> None:
     assert pa.ipc.open_stream(upload.body).read_all().to_batches() == [BATCH, BATCH]
 
 
-def test_an_unknown_compression_is_named() -> None:
+def test_an_unknown_or_repeated_compression_is_refused() -> None:
     with pytest.raises(ArgumentError, match="unknown compression"):
         ArrowWriter(StreamWriter(StoringUpload()), CompressOption.CompressAlgorithm.ODPS_ZLIB)
     with pytest.raises(ConfigError, match="two compressions"):

@@ -20,7 +20,7 @@ Worlds = Callable[[Way], World]
 
 @pytest.fixture(scope="module")
 def worlds(_private_home: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Worlds]:
-    """A world for each way to transfer rows; a service starts when needed."""
+    """A function that returns the `World` of a `Way`; a service starts when it is first needed."""
     with ExitStack() as stack:
 
         @cache

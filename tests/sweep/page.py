@@ -78,8 +78,9 @@ _PAIRS = """
 Written by `make sweep` ({date}, commit {commit}, {runs:,} runs).
 For {jobs} jobs, one fault struck exchange N, and the same or another fault struck a later
 exchange M. The runs cover every N, and every later M that
-the client reached, including its retries and clean-up. Cut and stalled responses break in the
-middle. If a job must survive each of the two faults alone, it must also survive both together.
+the client reached, including its retries and clean-up. Faults that cut or stall a response do so
+in its middle. If a job must survive each of the two faults alone, it must also survive both
+together.
 
 Cells are as above; a dash means that the first fault ended the job, so no exchange was left.
 """

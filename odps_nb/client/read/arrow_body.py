@@ -134,7 +134,7 @@ class _Watched(io.RawIOBase):
         return buffer.slice(0, count)
 
     def _refuse(self, head: bytes, fill: Callable[[memoryview], int]) -> None:
-        """Raise the error or web page that arrived in place of the rows, despite a 2xx status."""
+        """Raise if an error document or web page arrived instead of rows, despite a 2xx status."""
         rest = bytearray(MAX_ERROR_BYTES)
         body = head + rest[: fill(memoryview(rest))]
         error = find_error(self._headers, body) or find_page(body, *self._sender)

@@ -76,7 +76,7 @@ class SessionKeeper:
             )
             try:
                 start_thread(self._aside)
-            except RuntimeError as error:  # too many threads exist: a reading thread retries later
+            except RuntimeError as error:  # too many threads exist; the next call retries
                 self._refreshing.release()
                 _log.warning("session %s was not refreshed: %s", self._session.session_id, error)
 

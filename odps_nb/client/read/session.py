@@ -63,7 +63,7 @@ MIN_SPLIT_BYTES = 10 * 2**20
 DEFAULT_SPLIT_ROWS = 1_000_000
 #: Default maximum number of splits; larger reads get larger splits.
 DEFAULT_SPLITS = 100_000
-#: Maximum value of ``splits=``. Each split is an object in memory, and a task in Spark's driver.
+#: Maximum value of ``splits=``. Each split uses memory, and is a task that Spark's driver tracks.
 MAX_SPLITS = 1_000_000
 
 

@@ -63,7 +63,7 @@ class InstanceRoutes:
         if between is None:
             raise errors.invalid(f"daterange is {dates[:40]!r}; write it as seconds: from:to")
         if status and status.capitalize() not in _STATES:
-            raise errors.invalid(f"{status[:40]!r} is not a status: {', '.join(_STATES)}")
+            raise errors.invalid(f"the status {status[:40]!r} is not one of {', '.join(_STATES)}")
         skip, most = page_range(context)
         instances = self._service.instances.listed(
             context.path["project"],

@@ -9,9 +9,9 @@ JSON, ``GET`` returns them with their counters, and ``DELETE`` removes them::
         {"action": "/api/projects/p/tables/new", "fault": "status", "code": "NoSuchTable"},
         {"action": "TableCommitWriteSession", "fault": "close"}]}
 
-``action`` is a Storage API action, ``*``, or a path prefix (``/api/projects``). Requests of the
-tunnel and of version 1 that read rows, write rows, or open or close a stream match the name of the
-equivalent action. With ``session``, only requests of that read or write session match. A rule
+``action`` is a Storage API action, ``*``, or a path prefix (``/api/projects``). An action that
+reads rows, writes rows, or opens or closes a stream also matches the equivalent requests of the
+tunnel and of version 1. With ``session``, only requests of that read or write session match. A rule
 ignores the first ``skip`` matching requests and applies to the next ``times`` ones (default: 1; 0
 for all). ``code`` and ``message`` replace those of the error; the status of a known ``code`` is set
 automatically.

@@ -37,8 +37,8 @@ def ordered_row(row: Row, schema: pa.Schema) -> Iterable[Any]:
     if isinstance(row, tuple) and len(row) == len(schema):
         return row
     raise ConversionError(
-        f"the function returned {type(row).__name__}"
-        + (f" of {len(row)}" if isinstance(row, tuple) else ""),
+        f"the function returned a value of type {type(row).__name__}"
+        + (f" and length {len(row)}" if isinstance(row, tuple) else ""),
         target_type=f"dict, or tuple of {len(schema)}",
         hint="return a dict by column name, or a tuple with one value per column",
     )

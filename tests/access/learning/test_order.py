@@ -44,7 +44,7 @@ def test_shards_contain_each_row_once_and_differ_by_at_most_one_row(
 @given(
     rows=st.integers(1, 200), chunk_rows=st.integers(1, 50), cut=st.integers(0, 200), data=st.data()
 )
-def test_the_order_is_the_same_from_any_start(rows, chunk_rows, cut, data):
+def test_the_order_from_any_row_on_is_a_part_of_the_whole_order(rows, chunk_rows, cut, data):
     order = EpochOrder(rows=rows, chunk_rows=chunk_rows, window_rows=7, seed=5)
     whole = numbers(order, 1, 0, rows)
     low = min(cut, rows)

@@ -84,7 +84,7 @@ def test_a_rule_for_one_session_does_not_affect_others(peer: Peer) -> None:
     assert read(peer, spared) == whole
 
 
-def test_a_refusal_has_the_configured_status_and_wait(peer: Peer) -> None:
+def test_a_refusal_has_the_configured_status_and_retry_after(peer: Peer) -> None:
     ask(peer, {"action": "*", "fault": "status", "status": 429, "retry_after": 0.5, "skip": 1})
     peer.open_read("t")
     with pytest.raises(ThrottledError) as caught:

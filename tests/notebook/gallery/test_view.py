@@ -131,7 +131,7 @@ def test_one_damaged_blob_does_not_affect_the_others():
     assert "block 0 is bad" in page.text
 
 
-def test_a_gallery_sends_no_more_requests_to_a_silent_service():
+def test_a_gallery_stops_sending_requests_after_a_connection_broke():
     gone = BrokenStreamError("the connection broke")
     column = Column([Value(b"a"), Value(b"b", error=gone), *(Value(b"c") for _ in range(9))])
     page = Seen(mimebundle(column)["text/html"])

@@ -116,8 +116,8 @@ def test_a_function_may_return_a_tuple_a_dict_without_some_keys_or_none(
     ("fn", "told"),
     [
         (lambda record: {"sise": 1}, "'sise', which is not a column"),
-        (lambda record: (1, 2), "tuple of 2"),
-        (lambda record: 1, "returned int"),
+        (lambda record: (1, 2), "tuple and length 2"),
+        (lambda record: 1, "returned a value of type int"),
         (lambda record: {"size": "many"}, "function for 'size'"),
     ],
 )

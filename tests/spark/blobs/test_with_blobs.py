@@ -81,7 +81,7 @@ def test_the_blob_column_can_be_written_to_a_table(
 
 @pytest.mark.nightly
 @pytest.mark.spark
-def test_a_blob_that_is_too_large_is_refused_and_blob_map_is_named(
+def test_a_blob_that_is_too_large_is_refused_and_the_hint_names_blob_map(
     odps: Connection, media: DataFrame
 ) -> None:
     whole = odps_nb.spark.with_blobs(media, odps, "content", max_blob_bytes=1000)

@@ -73,7 +73,7 @@ def test_every_way_to_read_accepts_the_options_of_a_read() -> None:
 
 
 @pytest.mark.parametrize(("argument", "call"), WRONG.values(), ids=WRONG)
-def test_an_argument_of_a_wrong_type_is_named(
+def test_an_error_names_an_argument_of_a_wrong_type(
     spark: SparkSession, odps: Connection, argument: str, call: Call
 ) -> None:
     with pytest.raises(ArgumentError, match=f"^{argument} is of type ") as caught:

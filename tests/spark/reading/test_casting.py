@@ -26,7 +26,7 @@ def test_columns_are_matched_by_name() -> None:
     assert out.to_pydict() == {"a": [1], "b": ["x"]}
 
 
-def test_a_missing_column_is_named() -> None:
+def test_an_error_names_a_missing_column() -> None:
     with pytest.raises(ConversionError, match="no column 'c'") as caught:
         select(_batch(a=pa.array([1])), pa.schema([("c", pa.int64())]))
     assert caught.value.column == "c"

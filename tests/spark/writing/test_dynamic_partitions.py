@@ -74,7 +74,7 @@ def test_each_task_writes_complete_partitions_in_order(
 
 @pytest.mark.nightly
 @pytest.mark.spark
-def test_the_maximum_number_of_partitions_is_written_at_once(
+def test_one_write_can_contain_the_maximum_number_of_partitions(
     spark: SparkSession, odps: Connection, by_day: str
 ) -> None:
     receipt = odps_nb.spark.write(_days(spark, 2048, 512), odps, by_day)

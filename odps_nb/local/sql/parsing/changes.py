@@ -225,7 +225,7 @@ def _add_matched(query: _Query, merge: Merge, table: StoredTable, matched: list[
             name: f"CASE {earlier}{condition} ({value}) END"
             for name, value in _set_values(table, branch.values).items()
         }
-        number = "NULL"  # a null index omits the row, which deletes it
+        number = "NULL"  # rows with a null index are not rewritten, so they are deleted
         if branch.values or table.key_columns:
             operation = UPSERT if branch.values else DELETE
             number = str(query.add(_with_operation(table, (old | new).values(), operation)))
