@@ -88,7 +88,7 @@ def test_the_error_names_a_value_that_would_change(values, kind, dtype, row):
     assert "astype" in error.hint
 
 
-@pytest.mark.parametrize("dtype", ["Int64", "Float64", "int64", "timestamp[us][pyarrow]"])
+@pytest.mark.parametrize("dtype", ["Int64", "Float64", "int64", "int64[pyarrow]"])
 @pytest.mark.parametrize("last", ["y", None, "99999999999999999999"])
 def test_the_reason_is_that_of_the_named_value(dtype, last):
     with pytest.raises(ConversionError, match=r"C\[0\] = 'x' .*'x'"):

@@ -177,7 +177,7 @@ def test_sql_updates_by_expressions_and_conditions(peer: Peer, name: str) -> Non
         ("UPDATE {0} SET `key` = 2", "is a key column"),
         ("UPDATE {0} SET nope = 2", "no column 'nope'"),
         ("UPDATE {0} SET value = ", "expression"),
-        ("UPDATE {0} SET value = 'a', value = 'b'", "twice"),
+        ("UPDATE {0} SET value = 'a', value = 'b'", "two assignments"),
         ("DELETE FROM {0} WHERE", "condition"),
         ("DELETE {0}", "expected FROM"),
         ("UPDATE plain SET a = 2", "not transactional"),

@@ -134,7 +134,7 @@ def test_make_targets_and_extras_named_on_pages_exist():
 
 @pytest.mark.parametrize("names", ["pandas-2", "oldest python-3.13 spark-3.5", "go java"])
 def test_only_the_named_rows_of_versions_run(names):
-    make = ["make", "-n", "versions", f"NAMES={names}"]
+    make = ["make", "--no-print-directory", "-n", "versions", f"NAMES={names}"]
     told = subprocess.run(make, cwd=ROOT, capture_output=True, text=True, check=True).stdout
     command = shlex.split(told.splitlines()[-1])
     nox = [sys.executable, *command[1:], "--list"]
