@@ -7,6 +7,7 @@ from decimal import Decimal
 
 import pandas as pd
 import pytest
+from IPython.core import completer
 from IPython.core.completer import provisionalcompleter
 from IPython.display import display
 from IPython.utils.capture import capture_output
@@ -182,6 +183,9 @@ def test_the_output_of_blobs_is_smaller_than_its_limit(ip):
 
 # -- Tab --------------------------------------------------------------------------------------
 
+#: IPython 7 passes only the current line to the completion.
+IN_CELLS = hasattr(completer, "SimpleCompletion")
+
 
 @pytest.mark.parametrize(
     ("text", "wanted"),
@@ -201,6 +205,9 @@ def test_the_first_tab_completes_tables_columns_and_partitions(ip, odps, profile
     ip.user_ns["other"] = odps_nb.connect(profile)
     with provisionalcompleter(), ip.user_ns["other"]:
         found = list(ip.Completer.completions(text, len(text)))
+    if text.startswith("%%") and not IN_CELLS:
+        assert not found
+        return
     assert wanted in [text[: one.start] + one.text for one in found]
     assert all((text[: one.start] + one.text).startswith(text[:-3]) for one in found)
 
@@ -209,7 +216,7 @@ def test_tab_before_the_keyword_from_completes_columns(ip):
     text, cursor = "%%odps sql\nselect quan from orders", len("%%odps sql\nselect quan")
     with provisionalcompleter():
         found = [one.text for one in ip.Completer.completions(text, cursor)]
-    assert found == ["quantity"]
+    assert found == (["quantity"] if IN_CELLS else [])
 
 
 def test_every_failure_of_the_service_raises_a_typed_error(ip):
