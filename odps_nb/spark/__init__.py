@@ -56,8 +56,11 @@ def __getattr__(name: str) -> Any:
         module = _LAZY[name]
     except KeyError:
         raise AttributeError(f"module 'odps_nb.spark' has no attribute {name!r}") from None
-    pyspark_version()  # raises if pyspark is missing
-    value = getattr(importlib.import_module(module), name)
+    try:
+        value = getattr(importlib.import_module(module), name)
+    except ImportError:
+        pyspark_version()  # raises if it is missing
+        raise
     globals()[name] = value
     return value
 

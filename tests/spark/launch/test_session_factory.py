@@ -35,12 +35,28 @@ if TYPE_CHECKING:
 DAEMON = "odps_nb.spark.launch.worker_daemon"
 
 
-@pytest.mark.parametrize("name", odps_nb.spark.__all__)
-def test_a_missing_pyspark_names_the_extra(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    monkeypatch.setitem(sys.modules, "pyspark", None)
-    monkeypatch.delitem(vars(odps_nb.spark), name, raising=False)  # set by the first use
-    with pytest.raises(MissingDependencyError, match="not installed") as caught:
+WITHOUT_PYSPARK = """
+import sys
+sys.modules["pyspark"] = None
+import odps_nb.spark
+for name in odps_nb.spark.__all__:
+    try:
         getattr(odps_nb.spark, name)
+    except odps_nb.errors.MissingDependencyError as error:
+        print(name, error.extra)
+"""
+
+
+def test_a_function_whose_module_needs_pyspark_names_the_extra() -> None:
+    done = subprocess.run([sys.executable, "-c", WITHOUT_PYSPARK], capture_output=True, text=True)
+    assert not done.stderr
+    assert done.stdout.splitlines() == ["write spark"]
+
+
+def test_a_missing_pyspark_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyspark", None)
+    with pytest.raises(MissingDependencyError, match="not installed") as caught:
+        odps_nb.spark.session()
     assert caught.value.extra == "spark"
     assert "odps-nb[spark]" in str(caught.value.hint)
 
