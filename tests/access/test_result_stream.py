@@ -124,3 +124,9 @@ def test_an_older_tunnel_is_not_asked_for_the_result_of_a_statement(sql: str) ->
         misbehave(odps, {"action": "/projects/", **fault})
         assert odps.sql(sql).to_arrow().to_pylist() == [{"result": "listed"}]
         assert struck(odps) == [0]
+
+
+def test_any_number_of_comments_may_precede_a_query_by_the_tunnel() -> None:
+    with using("tunnel"), misbehaving() as odps:
+        query = "/* a */ " * 99 + "select 1 as a"
+        assert odps.sql(query).to_arrow().to_pylist() == [{"a": 1}]

@@ -28,6 +28,7 @@ from odps_nb.client.read.session import plan_ranges
 from odps_nb.client.read.tunnel import open_download
 from odps_nb.client.sql.csv_result import TextRows, fetch_text_rows
 from odps_nb.client.sql.query import FIRST_POLL, LAST_POLL, SqlInstance
+from odps_nb.client.sql.settings import BETWEEN
 from odps_nb.errors import (
     AccessDeniedError,
     InvalidRequestError,
@@ -64,9 +65,7 @@ PAGE_ROWS = 100_000
 _NO_RIGHT = ("NoPermission", "AccessDenied")
 NO_ROWS = "InstanceTypeNotSupported"
 """Error code for an instance that is not a query (from pyodps)."""
-_LISTS = re.compile(
-    r"(?:\s|--[^\n]*\n|/\*.*?\*/)*(?:show|desc|describe|explain)\b", re.IGNORECASE | re.DOTALL
-)
+_TEXT_RESULT = re.compile(rf"{BETWEEN}(?:show|desc|describe|explain)\b", re.IGNORECASE | re.DOTALL)
 """Statements whose results the tunnel does not transfer (older ones fail with status 500)."""
 
 
@@ -130,10 +129,10 @@ def open_result(
     """Open a session over a successful query's rows, and wait until it is ready.
 
     The result of a statement such as ``show tables`` is text (`fetch_text_rows`); that of
-    ``create table`` has no columns and no rows. If the key may
-    not read all rows, as in a project with protected data, the session is limited (as in
-    pyodps' ``Instance.open_reader``). If the key may download no rows at all, or the connection
-    excludes every service that could, the rows are read as text (`fetch_text_rows`).
+    ``create table`` has no columns and no rows. If the key may not read all rows, as in a project
+    with protected data, the session is limited (as in pyodps' ``Instance.open_reader``). If the key
+    may download no rows at all, or the connection excludes every service that could, the rows are
+    read as text (`fetch_text_rows`).
     """
     token = cancel or CancelToken()
     ways: dict[Transfer, Callable[..., ResultSession]] = {
@@ -202,7 +201,7 @@ def _by_tunnel(
     *,
     limited: bool = False,
 ) -> ResultSession:
-    if _LISTS.match(instance.sql):
+    if _TEXT_RESULT.match(instance.sql):
         return _of_statement(storage, instance)
     of = ResultOf(instance.project, instance.instance_id)
     try:

@@ -15,12 +15,13 @@ from decimal import Decimal
 
 from odps_nb.errors import ArgumentError, shown
 
-_BETWEEN = r"(?:\s|--[^\n]*\n|/\*.*?\*/)*+"
-_SET = re.compile(rf"{_BETWEEN}set\s+([\w.]+)\s*=([^;]*)(?:;|$)", re.IGNORECASE | re.DOTALL)
+BETWEEN = r"(?:\s|--[^\n]*\n|/\*.*?\*/)*+"
+"""Pattern of blanks and comments; needs ``re.DOTALL``."""
+_SET = re.compile(rf"{BETWEEN}set\s+([\w.]+)\s*=([^;]*)(?:;|$)", re.IGNORECASE | re.DOTALL)
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _LATER = re.compile(
     r"""'(?:[^'\\]|\\.)*+'|"(?:[^"\\]|\\.)*+"|`[^`]*+`|--[^\n]*|/\*.*?\*/"""
-    rf"|;{_BETWEEN}set\s+(?P<name>[\w.]+)\s*=",
+    rf"|;{BETWEEN}set\s+(?P<name>[\w.]+)\s*=",
     re.IGNORECASE | re.DOTALL,
 )
 

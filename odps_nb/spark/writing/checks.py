@@ -24,7 +24,7 @@ from odps_nb.access.writing.sources import Target, require_columns
 from odps_nb.client.catalog import fetch_table, table_exists
 from odps_nb.client.sql.definitions import create_table
 from odps_nb.convert.arrow_schema import match_columns
-from odps_nb.convert.arrow_types import is_text
+from odps_nb.convert.arrow_types import is_bytes, is_text
 from odps_nb.errors import ConversionError
 from odps_nb.schema import (
     ArrayType,
@@ -96,11 +96,25 @@ def _cure(column: Column, given: pa.DataType) -> str:
     if code is TypeCode.GEOGRAPHY:
         return "pass WKB as binary"
     kind = spark_type(column.type, column=column.name)
-    if isinstance(kind, (spark.TimestampType, spark.TimestampNTZType)) and not (
-        pt.is_temporal(given) or is_text(given)
-    ):
-        return f"convert it, e.g. with F.timestamp_millis({name}), which counts milliseconds"
-    return f"cast it, e.g. with {name}.cast({kind.simpleString()!r})"
+    wanted = kind.simpleString()
+    is_number = pt.is_integer(given) or pt.is_floating(given) or pt.is_decimal(given)
+    if isinstance(kind, (spark.TimestampType, spark.TimestampNTZType)) and is_number:
+        return f"convert it, e.g. with F.timestamp_seconds({name}), which counts seconds"
+    # Spark matches the members of structs by position, and cannot cast between all types
+    if "struct<" in wanted or not _is_castable(given, kind):
+        return f"convert it to {wanted}"
+    return f"cast it, e.g. with {name}.cast({wanted!r})"
+
+
+def _is_castable(given: pa.DataType, kind: spark.DataType) -> bool:
+    """Whether a cast in Spark may convert values of these types, without structs."""
+    if pt.is_list(given) or pt.is_map(given):
+        return isinstance(kind, spark.ArrayType if pt.is_list(given) else spark.MapType)
+    if pt.is_temporal(given):
+        return isinstance(kind, (spark.DatetimeType, spark.StringType))
+    if is_bytes(given) or isinstance(kind, (spark.DatetimeType, spark.BinaryType)):
+        return is_text(given)
+    return isinstance(kind, spark.AtomicType)
 
 
 def _not_sent(field: spark.StructField, hint: str) -> ConversionError:

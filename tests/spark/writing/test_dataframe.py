@@ -35,7 +35,8 @@ Names = Callable[[str], str]
     ("kind", "given"),
     [
         ("bigint", "'7'"),
-        ("datetime", "1704164645000"),
+        ("datetime", "1704164645"),
+        ("timestamp", "1704164645.5bd"),
         ("timestamp_ntz", "timestamp'2024-01-02 03:04:05'"),
         ("boolean", "1"),
         ("decimal(5,2)", "true"),
@@ -59,6 +60,28 @@ def test_a_refused_column_can_be_written_after_following_the_hint(
     (converted,) = re.findall(r"F\.\w+\(.*\)", caught.value.hint)
     frame = frame.withColumn("c", eval(converted, {"F": F}))  # noqa: S307  a hint of ours
     assert odps_nb.spark.write(frame, odps, name).rows == 1
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    ("kind", "given"),
+    [
+        ("struct<a:bigint,b:bigint>", "named_struct('b', 1, 'c', 2)"),
+        ("array<struct<a:bigint>>", "array(named_struct('a', 'x'))"),
+        ("date", "1"),
+        ("datetime", "true"),
+        ("bigint", "x'61'"),
+        ("array<bigint>", "1"),
+        ("bigint", "array(1)"),
+    ],
+)
+def test_no_hint_names_a_cast_that_fails_or_reorders_members(
+    spark: SparkSession, odps: Connection, new_name: Names, kind: str, given: str
+) -> None:
+    odps.create_table(name := new_name("hinted"), f"c {kind}")
+    with pytest.raises(ConversionError) as caught:
+        odps_nb.spark.write(spark.sql(f"select {given} as c"), odps, name)
+    assert caught.value.hint.startswith("convert it to ")
 
 
 @pytest.mark.spark
