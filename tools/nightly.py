@@ -1,7 +1,7 @@
 """`make nightly`: the checks before a release that take too long for every change.
 
 Each step runs to its end, even if others fail; `docs/results/nightly.md` contains the results.
-Separate runs of steps on the same unchanged commit are combined on the page.
+The page keeps the latest result of each step, with the commit that the step ran on.
 
     python tools/nightly.py [STEP …]
 """
@@ -24,7 +24,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "results" / "nightly.md"
-KEPT = ROOT / "build" / "nightly.json"  # the steps on the page, and their commit
+KEPT = ROOT / "build" / "nightly.json"  # the steps on the page
 VERSIONS = ROOT / "build" / "versions.json"  # the result of each row of noxfile.py
 NOT_RUN = "not run: a program that it needs is not installed"
 PYTEST = (sys.executable, "-m", "pytest", "-n", "2", "-rN", "--tb=short")
@@ -74,10 +74,11 @@ class Step:
     name: str
     passed: bool
     seconds: float
+    tested: str  # the date and commit
     folders: dict[str, Folder] = field(default_factory=dict)
 
 
-def run(name: str, place: Path) -> Step:
+def run(name: str, tested: str, place: Path) -> Step:
     command, variables = STEPS[name]
     report = place / f"{name}.xml"
     if "pytest" in command:
@@ -86,7 +87,7 @@ def run(name: str, place: Path) -> Step:
     done = subprocess.run(command, cwd=ROOT, env={**os.environ, **variables})
     seconds = time.monotonic() - began
     folders = counted(report) if report.exists() else {}
-    return Step(name, passed=done.returncode == 0, seconds=seconds, folders=folders)
+    return Step(name, done.returncode == 0, seconds, tested, folders)
 
 
 def counted(report: Path) -> dict[str, Folder]:
@@ -106,37 +107,32 @@ def counted(report: Path) -> dict[str, Folder]:
     return dict(sorted(folders.items()))
 
 
-def keep(steps: dict[str, Step], commit: str) -> None:
-    """Write the page, and the results that a later run on the same commit adds to."""
+def keep(steps: dict[str, Step]) -> None:
+    """Write the page, and the results that a later run adds to."""
     ordered = [steps[name] for name in STEPS if name in steps]
     KEPT.parent.mkdir(exist_ok=True)
-    told = {"commit": commit, "steps": [asdict(one) for one in ordered]}
-    KEPT.write_text(json.dumps(told), "utf-8")
-    PAGE.write_text(page(ordered, commit), "utf-8")
+    KEPT.write_text(json.dumps([asdict(one) for one in ordered]), "utf-8")
+    PAGE.write_text(page(ordered), "utf-8")
 
 
-def earlier_steps(commit: str) -> dict[str, Step]:
-    """Return the results of earlier steps on this commit."""
-    told = json.loads(KEPT.read_text("utf-8")) if KEPT.exists() else {}
-    if told.get("commit") != commit:
-        return {}
-    steps = [
-        Step(**{**one, "folders": {name: Folder(**of) for name, of in one["folders"].items()}})
-        for one in told["steps"]
-    ]
-    return {one.name: one for one in steps}
+def earlier_steps() -> dict[str, Step]:
+    """Return the results of earlier runs in this checkout."""
+    steps = json.loads(KEPT.read_text("utf-8")) if KEPT.exists() else []
+    for one in steps:
+        one["folders"] = {name: Folder(**of) for name, of in one["folders"].items()}
+    return {one["name"]: Step(**one) for one in steps}
 
 
-def page(steps: list[Step], commit: str) -> str:
+def page(steps: list[Step]) -> str:
     """Return the page with the results of these steps."""
-    today = dt.datetime.now(tz=dt.UTC).strftime("%Y-%m-%d %H:%M UTC")
     where = f"Python {platform.python_version()}, {os.cpu_count()} cores"
     lines = ["# The last nightly run", "", "Written by `make nightly`; see CONTRIBUTING.md.", ""]
-    lines += [f"{today}, commit {commit}, {where}.", ""]
-    lines += ["| step | outcome | seconds |", "|---|---|---|"]
+    lines += [f"{where}.", "", "| step | outcome | seconds | run |", "|---|---|---|---|"]
     words = {True: "passed", False: "**failed**"}
-    lines += [f"| {one.name} | {words[one.passed]} | {one.seconds:.0f} |" for one in steps]
-    lines += [f"| {name} | not run | |" for name in STEPS if name not in {s.name for s in steps}]
+    lines += [
+        f"| {one.name} | {words[one.passed]} | {one.seconds:.0f} | {one.tested} |" for one in steps
+    ]
+    lines += [f"| {name} | not run | | |" for name in STEPS if name not in {s.name for s in steps}]
     for one in steps:
         if one.folders:
             lines += ["", f"## {one.name}", "", "| folder | tests | seconds | outcome |"]
@@ -176,13 +172,13 @@ def main() -> int:
     wanted = parser.parse_args().steps or list(STEPS)
     if unknown := set(wanted) - set(STEPS):
         parser.error(f"unknown step {' or '.join(sorted(unknown))}; the steps are: {[*STEPS]}")
-    commit = state()
-    steps = {} if "changes" in commit else earlier_steps(commit)
+    tested = f"{dt.datetime.now(tz=dt.UTC):%Y-%m-%d}, commit {state()}"
+    steps = earlier_steps()
     with tempfile.TemporaryDirectory() as place:
         for name in STEPS:
             if name in wanted:
-                steps[name] = run(name, Path(place))
-                keep(steps, commit)  # after each step, so that an interrupt keeps the results
+                steps[name] = run(name, tested, Path(place))
+                keep(steps)  # after each step, so that an interrupt keeps the results
     print(f"wrote {PAGE.relative_to(ROOT)}")
     return 0 if all(steps[name].passed for name in wanted) else 1
 
