@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import binascii
 import contextlib
-import datetime
 import operator
 import re
 import unicodedata
@@ -264,8 +263,8 @@ class PartitionSpec:
     ) -> PartitionSpec:
         """Create a spec from text, a mapping, another spec, or ``None`` (an empty spec).
 
-        Values in a mapping are text, integers or dates, and are used unchanged. In text, ``,`` or
-        ``/`` separates levels. Blanks around keys and values are ignored, and quotes around a value
+        Values in a mapping are text or integers, and are used unchanged. In text, ``,`` or ``/``
+        separates levels. Blanks around keys and values are ignored, and quotes around a value
         are removed: ``ds = 2024-01-01, hour = '3'``.
         """
         if value is None or isinstance(value, PartitionSpec):
@@ -386,12 +385,11 @@ def _value_text(key: str, value: object) -> str:
     if hasattr(value, "__index__") and not isinstance(value, bool):
         with contextlib.suppress(TypeError):  # raised for arrays and NumPy booleans
             return str(operator.index(value))
-    if isinstance(value, datetime.date) and not isinstance(value, datetime.datetime):
-        return value.isoformat()
     raise ArgumentError(
         f"the partition key {key!r} has a value of type {type(value).__name__}: {shown(value)}",
         code=_INVALID,
-        hint="pass text, an integer or a date, e.g. {'ds': '2024-01-01', 'hour': 3}",
+        hint="pass text or an integer, e.g. {'ds': '2024-01-01', 'hour': 3}; write a day as the "
+        "table's partitions are named, e.g. with day.isoformat() or day.strftime('%Y%m%d')",
     )
 
 

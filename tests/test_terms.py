@@ -145,7 +145,7 @@ def test_a_name_without_a_schema_has_no_default_schema() -> None:
         ("ds='2024-01-01'/hour=\"3\"", "ds=2024-01-01,hour=3"),
         ("ds=a b", "ds=a b"),
         ({"ds": "2024-01-01", "hour": 3}, "ds=2024-01-01,hour=3"),
-        ({"ds": datetime.date(2024, 1, 2), "hour": np.int8(3)}, "ds=2024-01-02,hour=3"),
+        ({"ds": "2024-01-02", "hour": np.int8(3)}, "ds=2024-01-02,hour=3"),
         ({"ds": Named.DAY, "hour": np.str_("3")}, "ds=day,hour=3"),
         ({}, ""),
     ],
@@ -249,7 +249,7 @@ def test_an_ambiguous_value_in_quotes_is_parsed_and_refused(text: str) -> None:
     [
         *(None, True, np.True_, 3.0, float("nan"), Decimal("3"), b"x", ["x"], np.array([1, 2])),
         *(datetime.datetime(2024, 1, 1), np.datetime64("2024-01-01"), pd.Timestamp("2024-01-01")),
-        *(pd.NA, pd.NaT),
+        *(datetime.date(2024, 1, 1), pd.NA, pd.NaT),
     ],
     ids=repr,
 )
@@ -257,6 +257,7 @@ def test_a_mapping_value_with_several_spellings_is_refused(value: object) -> Non
     with pytest.raises(ArgumentError, match="'ds' has a value of type") as caught:
         PartitionSpec.of({"ds": value})
     assert "2024-01-01" in (caught.value.hint or "")
+    assert "day.strftime" in (caught.value.hint or "")
 
 
 @pytest.mark.parametrize("value", [3, 2.5, ["ds=1"], b"ds=1"])

@@ -41,6 +41,7 @@ _INVALID = "InvalidPartitionSpec"
 _LEVEL = re.compile(r"""((?:'[^']*'|"[^"]*"|[^,/])+)""")  # as in `PartitionSpec.of`
 _RANGE = re.compile(r"\s*(\w+)\s*(>=|<=|>|<)\s*(.*?)\s*", re.DOTALL)
 _COMPARE: Mapping[str, Callable[[Any, Any], bool]] = {
+    "=": operator.eq,
     ">": operator.gt,
     ">=": operator.ge,
     "<": operator.lt,
@@ -105,14 +106,22 @@ def _parsed(value: PartitionChoice) -> PartitionSpec | PartitionRange | str:
         levels = [(str(key), item) for key, item in value.items()]
     bounds, exact = [], []
     for text, level_value in levels:
-        if (match := _RANGE.fullmatch(text)) is None:
-            exact.append((text, level_value))
+        day = _day_text(level_value)
+        if match := _RANGE.fullmatch(text):
+            bounds.append(_bound(match, text, day or level_value))
+        elif day:
+            bounds.append(Bound(text, "=", day))
         else:
-            bounds.append(_bound(match, text, level_value))
+            exact.append((text, level_value))
     if not bounds:
         return PartitionSpec.of(value, padded=True)
     rest = ",".join(text for text, _ in exact) if isinstance(value, str) else dict(exact)
     return PartitionRange(exact=PartitionSpec.of(rest or None, padded=True), bounds=tuple(bounds))
+
+
+def _day_text(value: object) -> str | None:
+    is_day = isinstance(value, datetime.date) and not isinstance(value, datetime.datetime)
+    return value.isoformat() if is_day else None  # type: ignore[attr-defined]  # a date
 
 
 def _bound(match: re.Match[str], text: str, level_value: Any) -> Bound:

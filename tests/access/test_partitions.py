@@ -56,6 +56,7 @@ def days(*numbers: int, hours: tuple[int, ...] = (2, 9, 10)) -> list[tuple[str, 
         ("hour>=9", days(0, 1, 2, 3, hours=(9, 10))),  # numbers, not texts
         ("hour<10,ds=2024-01-01", days(1, hours=(2, 9))),
         ({"ds >=": datetime.date(2024, 1, 2)}, days(2, 3)),
+        ({"ds": datetime.date(2024, 1, 1), "hour": 9}, days(1, hours=(9,))),
         ({"ds>": "2024-01-01", "ds <": "2024-02-01", "hour": 2}, days(2, hours=(2,))),
         (["latest", "ds<2024-01-01"], days(0, 3)),
         (["ds=2024-01-01", "ds<=2024-01-01"], days(0, 1)),
@@ -97,6 +98,8 @@ def test_a_plan_keeps_the_partitions_that_existed_at_planning(table: Table) -> N
         ("last", ArgumentError, "is not a partition level"),
         ({"ds >= 2024": "x"}, ArgumentError, "already has a value"),
         ({"ds >=": 1.5}, ArgumentError, "value of type float"),
+        ({"ds": datetime.date(2024, 9, 1)}, NotFoundError, "no partition of .* matches ds=2024-09-01"),
+        ({"ds": datetime.datetime(2024, 1, 1)}, ArgumentError, "value of type datetime"),
         (5, ArgumentError, "a value of type int is not a partition"),
         (b"ds=2024-01-01", ArgumentError, "a value of type bytes is not a partition"),
     ],
@@ -208,6 +211,7 @@ DAY_BOUNDS: list[Any] = [
     ("values", "bound", "wanted"),
     [
         *((days, bound, days[1:]) for days in (COMPACT, DASHED) for bound in DAY_BOUNDS),
+        *((days, {"ds": datetime.date(2024, 1, 2)}, days[1:2]) for days in (COMPACT, DASHED)),
         (HOURS, {"ds >=": 9}, HOURS[2:]),
         (HOURS, "ds>=9", HOURS[2:]),
         (HOURS, "ds<10", HOURS[:3]),
@@ -235,6 +239,7 @@ def test_days_numbers_and_text_are_compared_as_in_sql(
     ("values", "bound"),
     [
         ([COMPACT[0], DASHED[1]], {"ds >=": datetime.date(2024, 1, 2)}),
+        ([COMPACT[0], DASHED[1]], {"ds": datetime.date(2024, 1, 2)}),
         ([COMPACT[0], DASHED[1]], "ds>=20240102"),
         ([COMPACT[0], DASHED[1]], {"ds >=": "20240102"}),
         ([COMPACT[0], DASHED[1]], "ds>='2024-01-02'"),
