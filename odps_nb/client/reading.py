@@ -15,6 +15,7 @@ from odps_nb.client.read.resume import rows_of
 from odps_nb.client.read.session import open_storage_session, reopen_storage_session
 from odps_nb.client.read.tunnel import PREFIX, open_downloads, reopen_downloads
 from odps_nb.client.sql.by_query import QUERY_PREFIX, open_by_query, reopen_query
+from odps_nb.errors import ArgumentError
 from odps_nb.terms import Transfer
 
 
@@ -47,6 +48,11 @@ def open_read_session(
     try:
         session = storage.transfer.run(ways, what=what, table=plan.table, tracker=tracker)
     except NeedsQuery as refusal:
+        if increment_of(plan):
+            raise ArgumentError(
+                f"{refusal.why}, whose changes cannot be read",
+                hint="read all rows: omit since=, until= and changes=",
+            ) from None
         session = open_by_query(storage, plan, refusal, tracker=tracker, cancel=cancel)
     if tracker is not None:
         rows = session.row_count

@@ -98,7 +98,11 @@ def test_a_plan_keeps_the_partitions_that_existed_at_planning(table: Table) -> N
         ("last", ArgumentError, "is not a partition level"),
         ({"ds >= 2024": "x"}, ArgumentError, "already has a value"),
         ({"ds >=": 1.5}, ArgumentError, "value of type float"),
-        ({"ds": datetime.date(2024, 9, 1)}, NotFoundError, "no partition of .* matches ds=2024-09-01"),
+        (
+            {"ds": datetime.date(2024, 9, 1)},
+            NotFoundError,
+            "no partition of .* matches ds=2024-09-01",
+        ),
         ({"ds": datetime.datetime(2024, 1, 1)}, ArgumentError, "value of type datetime"),
         (5, ArgumentError, "a value of type int is not a partition"),
         (b"ds=2024-01-01", ArgumentError, "a value of type bytes is not a partition"),

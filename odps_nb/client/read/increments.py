@@ -129,6 +129,14 @@ def plan_increment(
         raise ArgumentError(
             f"until ({end}) is before since ({start})", hint="exchange them, or omit until="
         )
+    now = datetime.datetime.now(datetime.UTC)
+    latest = now + datetime.timedelta(days=1)  # no time zone is ahead of UTC by a whole day
+    if isinstance(start, str) and start > latest.isoformat(" "):
+        raise ArgumentError(
+            f"since is {start}, which is in the future",
+            argument="since",
+            hint="pass the time of the last read, in the project's time zone",
+        )
     return Increment(start=start, end=end, changes=changes, keyed=keyed)
 
 

@@ -95,8 +95,7 @@ def open_storage_session(
         suggest_partitions(storage, plan.table, plan.partitions, error)
         raise
     except InvalidRequestError as error:
-        if not increment_of(plan):
-            require_no_query(storage, plan, error)
+        require_no_query(storage, plan, error)
         raise
     session = _session(plan, answer, columns, old=old)
     if old:

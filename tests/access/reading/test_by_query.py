@@ -63,6 +63,14 @@ READS: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.storage_api("versions")
+@pytest.mark.parametrize("bounds", [{"since": 0}, {"since": "2024-01-01"}, {"until": 3}], ids=str)
+def test_a_view_has_no_changes(view: Table, bounds: dict[str, Any]) -> None:
+    with pytest.raises(ArgumentError, match="a_view is a view, whose changes") as caught:
+        view.read(**bounds).to_arrow()
+    assert "read all rows" in (caught.value.hint or "")
+
+
 @pytest.mark.parametrize("options", READS.values(), ids=READS)
 @pytest.mark.gate(3)
 def test_a_view_has_the_rows_of_the_same_read_of_its_table(

@@ -198,6 +198,7 @@ def test_a_table_without_a_key_returns_added_rows(plain: Table) -> None:
         ({"since": 3, "until": 2}, "is before since"),
         ({"since": "2024-01-02", "until": datetime.date(2024, 1, 1)}, "is before since"),
         ({"since": datetime.datetime.now(datetime.UTC)}, "has a time zone"),
+        ({"since": "9999-01-01"}, "in the future"),
     ],
 )
 def test_invalid_bounds_are_refused(keyed: Table, bounds: dict[str, Any], reason: str) -> None:
