@@ -21,6 +21,7 @@ from odps_nb.convert.arrow_types import odps_type
 from odps_nb.convert.fitting.kinds import is_missing, is_plain_number, items_of, parts_of
 from odps_nb.convert.fitting.leaf import kind_of
 from odps_nb.convert.fitting.misfit import shorten
+from odps_nb.convert.fitting.objects import problem_of
 from odps_nb.convert.foreign import check_field
 from odps_nb.convert.pandas_frame import check_names, column_array
 from odps_nb.errors import ConversionError
@@ -76,7 +77,9 @@ def object_type(values: Sequence[Any], name: str) -> OdpsType:
         return _struct_type(present, name)
     parts, strangers = parts_of(present)
     if strangers:
-        raise _unknown(present[strangers[0]], name)
+        stranger = present[strangers[0]]
+        is_nested = items_of(stranger) is not None or isinstance(stranger, Mapping)
+        raise _mixed(present, name) if is_nested else _unknown(stranger, name)
     return _plain_type([array for _, array in parts], present, name)
 
 
@@ -132,13 +135,7 @@ def _plain_type(arrays: Sequence[pa.Array], present: Sequence[Any], name: str) -
     if "decimal" in kinds and kinds <= {"decimal", "integer"}:
         return _decimal_type(arrays)
     if len(kinds) > 1:
-        shown = ", ".join(sorted({type(value).__name__ for value in present}))
-        raise ConversionError(
-            f"the column {name!r} has values of several types: {shown}",
-            column=name,
-            source_type=shown,
-            hint="convert them to one type, or create the table first",
-        )
+        raise _mixed(present, name)
     types = [odps_type(array.type) for array in arrays]
     order = [TypeCode.FLOAT, TypeCode.DOUBLE, TypeCode.DATETIME, TypeCode.TIMESTAMP]
     return max(
@@ -164,11 +161,23 @@ def _decimal_type(arrays: Sequence[pa.Array]) -> DecimalType:
     return DecimalType(max(whole + scale, 1), scale)
 
 
+def _mixed(present: Sequence[Any], name: str) -> ConversionError:
+    shown = ", ".join(sorted({type(value).__name__ for value in present}))
+    return ConversionError(
+        f"the column {name!r} has values of several types: {shown}",
+        column=name,
+        source_type=shown,
+        hint="convert them to one type, or create the table first",
+    )
+
+
 def _unknown(value: Any, name: str) -> ConversionError:
     kind = type(value).__name__
+    reason, cure = problem_of(value)
     return ConversionError(
-        f"the column {name!r} contains {shorten(value)} ({kind}), which has no MaxCompute type",
+        f"the column {name!r} contains {shorten(value)} ({kind}), which has no MaxCompute type"
+        + (f": {reason}" if reason else ""),
         column=name,
         source_type=kind,
-        hint="convert it to a number, text, a date or another plain value",
+        hint=cure,
     )

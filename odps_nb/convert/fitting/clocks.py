@@ -20,8 +20,11 @@ from odps_nb.schema import OdpsType
 _FIRST_DAY, _LAST_DAY = -719162, 2932896
 _NAMES = {"s": "second", "ms": "millisecond", "us": "microsecond", "ns": "nanosecond"}
 _INT64 = 2**63
-_YEAR = "its year is not between 1 and 9999"
-_REPLACE = "replace it, e.g. by None, or correct its year"
+OUT_OF_YEARS = (
+    "its year is not between 1 and 9999",
+    "replace it, e.g. by None, or correct its year",
+)
+TOO_LONG = "it is longer than 106751 days", "replace it, e.g. by None"
 
 
 def fit_date(array: pa.Array, target: OdpsType) -> pa.Array:
@@ -40,7 +43,7 @@ def fit_date(array: pa.Array, target: OdpsType) -> pa.Array:
             "drop the time of day, e.g. with .dt.normalize()",
         )
         days = days // per_day
-    refuse(array, valid & ((days < _FIRST_DAY) | (days > _LAST_DAY)), target, _YEAR, _REPLACE)
+    refuse(array, valid & ((days < _FIRST_DAY) | (days > _LAST_DAY)), target, *OUT_OF_YEARS)
     return array_from(days.astype(np.int32), pa.date32(), valid)
 
 
@@ -84,7 +87,7 @@ def _check_years(
     per_day = 86_400 * PER_SECOND[unit]
     low, high = _FIRST_DAY * per_day, (_LAST_DAY + 1) * per_day
     if low > -_INT64 and high < _INT64:
-        refuse(array, valid & ((numbers < low) | (numbers >= high)), target, _YEAR, _REPLACE)
+        refuse(array, valid & ((numbers < low) | (numbers >= high)), target, *OUT_OF_YEARS)
 
 
 def _in_unit(
@@ -142,7 +145,7 @@ def _check_length(array: pa.Array, seconds: Numbers, valid: Mask, target: OdpsTy
     """Raise for durations outside the nanosecond range, because reads return nanoseconds."""
     most = _INT64 // 10**9 - 1
     long = valid & ((seconds > most) | (seconds < -most))
-    refuse(array, long, target, "it is longer than 106751 days", "replace it, e.g. by None")
+    refuse(array, long, target, *TOO_LONG)
 
 
 def _checked_struct(array: pa.Array, target: OdpsType) -> pa.Array:

@@ -176,6 +176,8 @@ def _text(value: str) -> _Sorted:
 
 
 def _moment(value: datetime.datetime) -> _Sorted:
+    if not datetime.MINYEAR <= value.year <= datetime.MAXYEAR:  # pandas only
+        return None
     seconds = (value.toordinal() - 719_163) * 86_400
     seconds += value.hour * 3600 + value.minute * 60 + value.second
     micros = seconds * 10**6 + value.microsecond
@@ -193,7 +195,8 @@ def _moment(value: datetime.datetime) -> _Sorted:
 def _span(value: datetime.timedelta) -> _Sorted:
     micros = (value.days * 86_400 + value.seconds) * 10**6 + value.microseconds
     nanos = getattr(value, "nanoseconds", 0)  # pandas only
-    return ("duration ns", micros * 1000 + nanos) if nanos else ("duration us", micros)
+    kind, number = ("ns", micros * 1000 + nanos) if nanos else ("us", micros)
+    return (f"duration {kind}", number) if -(2**63) <= number < 2**63 else None
 
 
 _ARROW_UNITS = ("s", "ms", "us", "ns")

@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from odps_nb.arrow.types import decimal_size
+from odps_nb.convert.fitting.clocks import OUT_OF_YEARS, TOO_LONG
 from odps_nb.convert.fitting.conversions import AS_THEY_ARE, Conversions
 from odps_nb.convert.fitting.fixed_width import Part
 from odps_nb.convert.fitting.kinds import (
@@ -166,31 +167,39 @@ _BOTH = (
 
 def _stranger(values: _Objects, position: int, target: OdpsType) -> Misfit:
     value = values[position]
+    kind = type(value).__name__
     kinds = {dict: "struct", list: "list", tuple: "list", np.ndarray: "list"}
     if (word := kinds.get(type(value))) is not None:
         _, cure = kind_problem(word, target, AS_THEY_ARE) or ("", "")
-        reason = f"a {type(value).__name__} does not fit {target.code.name}"
-    elif isinstance(value, int):
-        reason, cure = f"it has more than {MAX_DIGITS} digits", "write it as text"
-    elif isinstance(value, Decimal) and not value.is_finite():
-        reason, cure = "it is not finite", "replace it, e.g. by None"
-    elif isinstance(value, Decimal):
-        reason, cure = (
-            f"it does not fit a DECIMAL of {MAX_DIGITS} digits",
-            "round it, or write it as text",
-        )
-    elif isinstance(value, str):
-        reason = "it is not valid Unicode"
-        cure = "replace unpaired surrogates: text.encode(errors='replace').decode()"
-    elif isinstance(value, np.timedelta64) and np.datetime_data(value.dtype)[0] in ("Y", "M"):
-        reason, cure = "months have no fixed length", "pass days, or a number of months"
-    elif isinstance(value, (np.datetime64, np.timedelta64)):
-        reason = "it is not a whole number of nanoseconds, or it is out of range"
-        cure = f'round it, e.g. with array.astype("{value.dtype.name.partition("[")[0]}[ns]")'
+        reason = f"a {kind} does not fit {target.code.name}"
     else:
-        reason = f"a value of type {type(value).__name__} does not fit {target.code.name}"
-        cure = "convert it to a number, text, a date or another plain value"
+        reason, cure = problem_of(value)
+        reason = reason or f"a value of type {kind} does not fit {target.code.name}"
     return _misfit(values, position, target, reason, cure)
+
+
+def problem_of(value: Any) -> tuple[str, str]:
+    """Return why Arrow cannot store a value (empty if its type is unknown), and what to do."""
+    if isinstance(value, int):
+        return f"it has more than {MAX_DIGITS} digits", "write it as text"
+    if isinstance(value, Decimal) and not value.is_finite():
+        return "it is not finite", "replace it, e.g. by None"
+    if isinstance(value, Decimal):
+        reason = f"it does not fit a DECIMAL of {MAX_DIGITS} digits"
+        return reason, "round it, or write it as text"
+    if isinstance(value, str):
+        cure = "replace unpaired surrogates: text.encode(errors='replace').decode()"
+        return "it is not valid Unicode", cure
+    if isinstance(value, np.timedelta64) and np.datetime_data(value.dtype)[0] in ("Y", "M"):
+        return "months have no fixed length", "pass days, or a number of months"
+    if isinstance(value, (np.datetime64, np.timedelta64)):
+        cure = f'round it, e.g. with array.astype("{value.dtype.name.partition("[")[0]}[ns]")'
+        return "it is not a whole number of nanoseconds, or it is out of range", cure
+    if isinstance(value, datetime.timedelta):
+        return TOO_LONG
+    if isinstance(value, datetime.datetime):
+        return OUT_OF_YEARS
+    return "", "convert it to a number, text, a date or another plain value"
 
 
 def _misfit(values: _Objects, position: int, target: OdpsType, reason: str, cure: str) -> Misfit:

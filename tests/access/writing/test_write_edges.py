@@ -77,6 +77,9 @@ REFUSED: list[tuple[str, Any, dict[str, Any], str]] = [
     ("interval_year_month", [{"c": "3"}], {"text": "parse"}, "text does not fit"),
     ("date", [{"c": dt.datetime(2024, 1, 31, 10)}], {"times": "round"}, "not midnight"),
     ("datetime", [{"c": dt.datetime.max}], {"times": "round"}, "its year is not between"),
+    ("timestamp", [{"c": pd.Timestamp(np.datetime64("12024", "s"))}], {}, "its year is not betw"),
+    ("interval_day_time", [{"c": dt.timedelta.max}], {}, "longer than 106751 days"),
+    ("array<interval_day_time>", [{"c": [dt.timedelta.min]}], {}, "longer than 106751 days"),
 ]
 
 
