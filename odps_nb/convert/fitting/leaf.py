@@ -84,6 +84,12 @@ _CURES: tuple[tuple[tuple[str, ...], tuple[str, ...], str], ...] = (
     (("struct", "map", "list"), ("text",), "convert it to JSON text with json.dumps"),
     (("bytes", "fixed-size bytes"), ("text",), "decode it, or use a BINARY column"),
     (("duration",), ("integer",), "convert it to a number of units, e.g. with .dt.total_seconds()"),
+    (
+        ("date", "timestamp"),
+        ("text",),
+        'format it like the other values, e.g. with .dt.strftime("%Y%m%d") or '
+        'value.strftime("%Y-%m-%d")',
+    ),
     ((), ("text",), 'convert it with astype("str")'),
 )
 

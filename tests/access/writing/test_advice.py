@@ -60,6 +60,13 @@ ADVICE: list[tuple[str, pd.Series, str, Fix, list[Any]]] = [
         [float(2**53)],
     ),
     ("string", pd.Series([1, 2]), 'astype("str")', lambda s: s.astype("str"), ["1", "2"]),
+    (
+        "string",
+        pd.Series(pd.to_datetime(["2024-01-31"])),
+        '.dt.strftime("%Y%m%d")',
+        lambda s: s.dt.strftime("%Y%m%d"),
+        ["20240131"],
+    ),
     ("string", objects({"a": 1}), "json.dumps", lambda s: s.map(json.dumps), ['{"a": 1}']),
     ("string", objects([1, 2]), "json.dumps", lambda s: s.map(json.dumps), ["[1, 2]"]),
     (
