@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from decimal import Decimal
 from typing import Any
@@ -55,7 +55,8 @@ def items_of(value: Any) -> Any:
         return list(inner)
     if is_from(value, "polars") and hasattr(value, "dtype"):  # its items lack nanoseconds
         return value.to_list() if str(value.dtype) == "Object" else list(polars_column(value))
-    is_array = hasattr(value, "__array__") and not isinstance(value, (str, bytes, np.generic))
+    is_array = hasattr(value, "__array__") and isinstance(value, Iterable)
+    is_array = is_array and not isinstance(value, (str, bytes, np.generic))
     if is_array and getattr(value, "ndim", None) != 0 and not is_table(value):
         return list(value)  # the value is a Series, an Index, or a pandas array
     return None
@@ -205,7 +206,8 @@ _ARROW_UNITS = ("s", "ms", "us", "ns")
 def _numpy_time(value: np.datetime64) -> _Sorted:
     if np.datetime_data(value.dtype)[0] in ("Y", "M", "W", "D"):
         days = value.astype("datetime64[D]")
-        return ("date", int(days.astype(np.int64))) if _same(days, value) else None
+        number = int(days.astype(np.int64))
+        return ("date", number) if _same(days, value) and abs(number) < 2**31 else None
     return _in_arrow_unit("timestamp", "datetime64", value)
 
 

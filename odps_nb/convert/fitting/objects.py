@@ -278,7 +278,7 @@ def _as_pairs(
     if isinstance(value, pa.MapScalar):
         entries = value.values  # as_py() would decode text that is not UTF-8
         return None if entries is None else list(zip(*entries.flatten(), strict=True))
-    if isinstance(value, pa.Scalar):
+    if isinstance(value, pa.Scalar) and pa.types.is_nested(value.type):
         value = value.as_py()
     if isinstance(value, Mapping):
         return list(value.items())

@@ -61,6 +61,12 @@ def test_nanoseconds_in_a_column_with_far_years_are_rounded_on_request(
     assert stored == [dt.datetime(9000, 1, 1), dt.datetime(2024, 1, 31, 10, 0, 0, 1)]
 
 
+class NotIterable:
+    def __array__(self) -> Any:
+        """Return the values; this makes NumPy, but not `list`, accept the object."""
+        return np.zeros(2)
+
+
 REFUSED: list[tuple[str, Any, dict[str, Any], str]] = [
     ("date", [{"c": "2024-01-31T16:00:00-08:00"}], {"text": "parse"}, "not midnight"),
     ("double", [{"c": "1e-400"}], {"text": "parse"}, "the text is not a valid DOUBLE"),
@@ -80,6 +86,9 @@ REFUSED: list[tuple[str, Any, dict[str, Any], str]] = [
     ("timestamp", [{"c": pd.Timestamp(np.datetime64("12024", "s"))}], {}, "its year is not betw"),
     ("interval_day_time", [{"c": dt.timedelta.max}], {}, "longer than 106751 days"),
     ("array<interval_day_time>", [{"c": [dt.timedelta.min]}], {}, "longer than 106751 days"),
+    ("date", [{"c": np.datetime64(-(2**62), "D")}], {}, "out of range"),
+    ("array<bigint>", [{"c": NotIterable()}], {}, "does not fit ARRAY"),
+    ("map<string,bigint>", [{"c": pa.scalar(2**62, pa.timestamp("s"))}], {}, "does not fit MAP"),
 ]
 
 
