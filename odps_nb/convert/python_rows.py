@@ -324,6 +324,8 @@ def _require_ordered_values(values: Any, name: str) -> None:
         reason, hint = "is a table", "pass one column of it, or for a STRUCT a list of dicts"
     elif isinstance(values, (set, frozenset)):
         reason, hint = "is a set, which has no order", "pass a list"
+    elif isinstance(values, pd.MultiIndex):
+        reason, hint = "is a MultiIndex", "pass one level: index.get_level_values(0)"
     elif isinstance(values, np.ndarray) and values.dtype.names is not None:
         reason = "is an array with fields"
         hint = "pass a list of dicts for a STRUCT, or one array per column"

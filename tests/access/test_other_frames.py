@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dask.dataframe
 import duckdb
+import pandas as pd
 import pyarrow as pa
 import pytest
 
@@ -101,8 +103,17 @@ def test_duckdb_can_query_a_scan_and_a_result_by_name(odps):
     assert duckdb.sql("select n from result").fetchall() == [(result.to_arrow()["n"][0].as_py(),)]
 
 
-@pytest.mark.parametrize("wrong", [pa.array([1]), pa.chunked_array([[1]])])
-def test_an_arrow_array_without_a_name_is_refused(odps, wrong):
-    with pytest.raises(ConversionError, match="cannot be written") as caught:
+FRAME = pd.DataFrame({"id": [1, 2]})
+WRONG = [
+    (pa.array([1]), "DataFrame"),
+    (pa.chunked_array([[1]]), "DataFrame"),
+    (dask.dataframe.from_pandas(FRAME, npartitions=1), "data.compute()"),
+    ({"id": pd.MultiIndex.from_frame(FRAME)}, "get_level_values"),
+]
+
+
+@pytest.mark.parametrize(("wrong", "cure"), WRONG, ids=lambda case: type(case).__name__)
+def test_data_that_is_not_one_table_is_refused_with_a_cure(odps, wrong, cure):
+    with pytest.raises(ConversionError) as caught:
         odps.table("orders").write(wrong, progress=silent)
-    assert "DataFrame" in caught.value.hint
+    assert cure in caught.value.hint

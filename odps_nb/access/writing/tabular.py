@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from odps_nb.access.checks import iterator_of
-from odps_nb.convert.foreign import evaluated, exported, is_from
+from odps_nb.convert.foreign import evaluated, exported, is_from, is_table
 from odps_nb.convert.row_names import Names
 from odps_nb.errors import ArgumentError, ConversionError
 
@@ -144,6 +144,14 @@ def _of_items(data: Iterable[Any], names: Names, *, index: bool | None) -> Any:
     if items and _is_table(items[0]):
         return Chunks(items, names, index=index)
     refuse_index(data, index=index)
+    if items and isinstance(items[0], str) and is_table(data):  # column names, e.g. from Dask
+        kind = f"{type(data).__module__.partition('.')[0]} {type(data).__name__}"
+        raise ConversionError(
+            f"a {kind} cannot be written",
+            source_type=kind,
+            hint="convert it to a pandas DataFrame; from Dask, pass data.compute(), or its parts: "
+            "(part.compute() for part in data.partitions)",
+        )
     return rows_frame(items, names)
 
 
