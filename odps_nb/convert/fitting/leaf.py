@@ -144,8 +144,8 @@ def kind_problem(
         if (not kinds or kind in kinds) and any(word in accepted for word in for_what)
     )
     reason = f"{given_text(kind)} fit {target.code.name}"
-    if kind == "text" and target.code is TypeCode.INTERVAL_YEAR_MONTH:
-        return reason, "convert it with pd.to_numeric"
+    if target.code is TypeCode.INTERVAL_YEAR_MONTH:
+        return reason, "convert it to a number of months"
     if not is_readable(target):
         return "values of this type cannot be written", "omit the column; it becomes null"
     if target.code is TypeCode.GEOGRAPHY:

@@ -98,6 +98,13 @@ ADVICE: list[tuple[str, pd.Series, str, Fix, list[Any]]] = [
         [pd.Timestamp("2024-01-31 10:00")],
     ),
     (
+        "interval_year_month",
+        pd.Series(pd.to_timedelta(["61 days"])),
+        "to a number of months",
+        lambda s: s.dt.days // 30,
+        [2],
+    ),
+    (
         "interval_day_time",
         objects(np.timedelta64(2500, "ps")),
         'astype("timedelta64[ns]")',
