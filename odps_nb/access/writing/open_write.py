@@ -22,6 +22,7 @@ from odps_nb.client.write.session import (
     resume_write_session,
 )
 from odps_nb.convert.fitting.conversions import AS_THEY_ARE, Conversions
+from odps_nb.convert.warning import warn
 from odps_nb.errors import ArgumentError, ConflictError, StateError, shown
 from odps_nb.terms import Compression, PartitionSpec, SessionStatus, TableName, count_of
 
@@ -92,9 +93,9 @@ def open_write(
 class OpenWrite(DisplayedText):
     """A write session; created by ``Table.open_write``.
 
-    A context manager. Leaving it aborts a session that was opened here and not committed. A resumed
-    session stays open; its streams are closed unless an error occurred. Several threads may write,
-    each to a separate stream.
+    A context manager. Leaving it aborts a session that was opened here and not committed, with an
+    `OdpsNbWarning` if no error occurred. A resumed session stays open; its streams are closed
+    unless an error occurred. Several threads may write, each to a separate stream.
     """
 
     def __init__(
@@ -282,15 +283,21 @@ class OpenWrite(DisplayedText):
 
     def __exit__(
         self,
-        kind: type[BaseException] | None,
+        _: type[BaseException] | None,
         error: BaseException | None,
-        trace: TracebackType | None,
+        __: TracebackType | None,
     ) -> None:
         if error is None and not self._session.owned and not self._session.is_over:
             for stream in self._streams.values():
                 if not stream.failed:
                     stream.close()
-        self._session.__exit__(kind, error, trace)
+        dropped = self._session.leave(error)
+        written = any(stream.rows or stream.waiting for stream in self._streams.values())
+        if dropped and written and error is None:
+            warn(
+                f"the rows written to {self._table.name} were dropped, because the with block "
+                "ended without commit(); call abort() to drop rows without this warning"
+            )
 
     def __reduce__(self) -> NoReturn:
         raise StateError(

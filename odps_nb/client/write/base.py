@@ -308,31 +308,35 @@ class WriteSession(ABC):
     def end(self) -> None:
         """Abort the session unless a commit was attempted."""
         if not self._commit_was_tried:
-            self._leave(None)
+            self.leave(None)
 
     def __enter__(self) -> WriteSession:
         self._storage.end_before_closing(self)
         return self
 
     def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
-        self._leave(error)
+        self.leave(error)
 
-    def _leave(self, error: BaseException | None) -> None:
+    def leave(self, error: BaseException | None) -> bool:
+        """Abort an owned session that is not over; return whether its rows were dropped."""
         if self._over is not None or not self.owned or not self._home.is_here:
-            return
+            return False
         in_doubt = isinstance(error, OdpsNbError) and error.in_doubt
         if in_doubt and self._commit_was_tried and not self.abort_is_certain:
-            return  # an abort would neither prevent the commit nor show its outcome
+            return False  # an abort would neither prevent the commit nor show its outcome
         line = "" if in_doubt else "the write was aborted; none of its rows are in the table"
+        dropped = True
         try:
             self.abort()
         except OdpsNbError as second:
+            dropped = False
             line = f"the session could not be aborted and will expire: {second}"
             if isinstance(second, ConflictError):
                 line = f"the session had ended before it could be aborted: {second}"
             _log.warning("write session %s: %s", self.session_id, line)
         if isinstance(error, OdpsNbError) and line:
             error.add_note(line)
+        return dropped
 
     def __repr__(self) -> str:
         return f"<WriteSession {self.ref.table} {self.session_id} {self._over or 'open'}>"

@@ -22,6 +22,7 @@ from odps_nb.errors import (
     ConflictError,
     ConversionError,
     NotFoundError,
+    OdpsNbWarning,
     SessionExpiredError,
     StateError,
     explain,
@@ -144,6 +145,7 @@ def test_a_commit_after_an_abort_by_another_process_raises_an_error(
         with pytest.raises((ConflictError, NotFoundError)) as caught:
             session.commit()
         assert "aborted" in "\n".join(explain(caught.value))
+        session.abort()
     assert ids(table) == []
 
 
@@ -159,8 +161,10 @@ def test_a_session_is_committed_once(table: Table) -> None:
 
 
 def test_leaving_the_block_without_a_commit_aborts_a_newly_opened_session(table: Table) -> None:
-    with table.open_write() as session:
+    without = pytest.warns(OdpsNbWarning, match=r"dropped, because .* without commit\(\)")
+    with without as warned, table.open_write() as session:
         session.write(rows(1))
+    assert warned[0].filename == __file__
     with pytest.raises(StateError, match="aborted"):
         table.open_write(session_id=session.session_id)
     failed = table.open_write()

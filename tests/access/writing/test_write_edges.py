@@ -173,7 +173,9 @@ def test_an_error_in_an_open_write_does_not_say_that_the_write_had_no_effect(
     odps: Connection, new_name: NewName
 ) -> None:
     table = odps.create_table(new_name("open"), "a bigint")
-    with table.open_write() as session, pytest.raises(ConversionError) as caught:
+    session = table.open_write()
+    with pytest.raises(ConversionError) as caught:
         session.write({"a": place if place < 20_000 else 1.5} for place in range(20_001))
+    session.abort()
     assert caught.value.row == 20_000
     assert "nothing was written" not in caught.value.hint
