@@ -22,8 +22,8 @@ from odps_nb.client.auth.regions import endpoint_of
 from odps_nb.errors import ConfigError
 from odps_nb.secret import Hidden, Secret
 
-_WHOLE = ("bearer_token", "credential_process", "credentials")
-_ACCOUNT = ("access_id", *_WHOLE)
+_WHOLE = ("credential_process", "credentials")
+_ACCOUNT = ("access_id", "bearer_token", *_WHOLE)
 """Settings that identify an account; a key or an STS token alone identifies none."""
 OVERRIDDEN = "already set by an earlier source"
 """The reason shown for a setting that an earlier source also has."""
@@ -200,9 +200,13 @@ def overridden(base: Mapping[str, Any], said: Mapping[str, Any]) -> Hidden:
 
 
 def is_complete(account: Mapping[str, Any]) -> bool:
-    """Return whether settings contain an account that can sign requests."""
-    whole = any(account.get(name) for name in _WHOLE)
-    return whole or bool(account.get("access_id") and account.get("access_key"))
+    """Return whether settings contain an account that can sign requests.
+
+    With an access id, the key is needed even if there is a bearer token: as in pyodps, keys take
+    precedence over a bearer token.
+    """
+    needed = "access_key" if account.get("access_id") else "bearer_token"
+    return any(account.get(name) for name in (*_WHOLE, needed))
 
 
 def _has_account(settings: Mapping[str, Any]) -> bool:

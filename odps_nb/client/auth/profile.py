@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from odps_nb.client.auth import sources, vendor
 from odps_nb.client.auth.accounts import Account, CredentialsLike
-from odps_nb.client.auth.choice import Offer, SourceReport, overridden
+from odps_nb.client.auth.choice import Offer, SourceReport, is_complete, overridden
 from odps_nb.client.auth.fields import BLANKS, CREDENTIAL_FIELDS, FIELDS, TEXT_CREDENTIALS, TEXTS
 from odps_nb.client.auth.regions import check_endpoint, endpoint_of
 from odps_nb.client.auth.renewal import CredentialSource, from_process
@@ -121,13 +121,12 @@ class Profile:
                 check_text(setting.name, getattr(self, setting.name))
         lacking = [option for option in ("endpoint", "project") if not getattr(self, option)]
         object.__setattr__(self, "_source", self._make_source())
-        if not self.bearer_token and self._source is None:
-            lacking += [
-                option for option in ("access_id", "access_key") if not getattr(self, option)
-            ]
+        account = Hidden((name, getattr(self, name)) for name in TEXT_CREDENTIALS)
+        if self._source is None and not is_complete(account):
+            lacking += _absent(account, ("access_id", "access_key"))
         if lacking:
             raise missing(lacking, None, {})
-        check_shapes(Hidden((name, getattr(self, name)) for name in TEXT_CREDENTIALS))
+        check_shapes(account)
         for option in ("endpoint", "tunnel_endpoint"):
             if (url := getattr(self, option)) is not None:
                 object.__setattr__(self, option, _checked_url(option, url))

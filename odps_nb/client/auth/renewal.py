@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+from odps_nb.client.auth.choice import is_complete
 from odps_nb.client.auth.shapes import check_shapes
 from odps_nb.client.auth.sources import stated
 from odps_nb.errors import ConfigError
@@ -96,7 +97,7 @@ class CredentialSource:
         if not all(isinstance(keys[key], str) for key in keys):
             raise self._no_keys("returned a key that is not a string")
         keys = stated(keys)
-        if "bearer_token" not in keys and not {"access_id", "access_key"} <= keys.keys():
+        if not is_complete(keys):
             raise self._no_keys("must return access_id and access_key, or bearer_token")
         keys = Hidden((key, Secret(keys[key])) for key in keys)
         ends_at = now + 2 * HOLD if expiration in (None, "") else self._seconds(expiration)

@@ -82,11 +82,14 @@ def from_alibaba_variables(environ: Mapping[str, str]) -> Offer:
 def from_pyodps_variables(environ: Mapping[str, str]) -> Offer:
     """Return the settings that pyodps, but no other tool, reads from the environment.
 
-    A file of credentials is read again before the credentials expire.
+    A file of credentials is read again before the credentials expire. As in pyodps, temporary keys
+    take precedence over a file with a bearer token.
     """
     offer = from_variables("environment (pyodps)", _PYODPS, environ)
+    has_keys = offer.settings.keys() >= {*_KEYS}
     for variable, parse in _PYODPS_FILES.items():
-        if path := environ.get(variable, "").strip():
+        path = environ.get(variable, "").strip()
+        if path and not (has_keys and variable == "ODPS_BEARER_TOKEN_FILE"):
             settings = Hidden((k, v) for k, v in offer.settings.items() if k not in _KEYS)
             settings["credentials"] = _of_file(variable, path, parse)
             names = {**offer.names, "credentials": variable}

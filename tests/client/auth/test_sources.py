@@ -23,6 +23,7 @@ from odps_nb.client.auth.profile import Profile
 from odps_nb.client.auth.resolution import resolve
 from odps_nb.errors import ConfigError
 from odps_nb.secret import Hidden
+from odps_nb.wire.signing import sign
 from tests.support.sockets.relays import Proxy, TlsFront, server_context
 
 PLACE = {"endpoint": "http://127.0.0.1:1/api", "project": "p"}
@@ -373,6 +374,7 @@ MISPLACED = {
     },
     "swapped in quotes": {"access_id": f'"{KEY}"', "access_key": '"LTAI5tExampleKeyId01"'},
     "an id as bearer token": {"bearer_token": "LTAI5tExampleKeyId01"},
+    "an id without its key, and a bearer token": {"access_id": "an-id", "bearer_token": TOKEN},
 }
 
 
@@ -401,6 +403,23 @@ def test_credentials_in_the_wrong_place_are_refused_without_a_request(home, what
     told = repr(caught.value) + "\n".join(caught.value.__notes__)
     assert caught.value.hint
     assert not [value for value in fields.values() if value in told]
+
+
+@pytest.mark.parametrize("way", [*WAYS, "variables of pyodps"])
+def test_the_keys_of_a_source_take_precedence_over_its_bearer_token(home, way):
+    """As in pyodps (``odps.accounts.from_environments``)."""
+    fields = {"access_id": "me", "access_key": KEY, "sts_token": TOKEN, "bearer_token": "bearer"}
+    if way in WAYS:
+        found = WAYS[way](fields)
+    else:
+        path = home.private("bearer", "bearer")
+        home.environ(ODPS_STS_ACCESS_KEY_ID="me", ODPS_STS_ACCESS_KEY_SECRET=KEY)
+        home.environ(ODPS_STS_TOKEN=TOKEN, ODPS_BEARER_TOKEN_FILE=str(path))
+        found = Profile.resolve(**PLACE)
+    keys = getattr(found, "keys", found)
+    url = PLACE["endpoint"] + "/projects/p"
+    names = sign("GET", url, {}, endpoint=PLACE["endpoint"], credentials=keys, now=0.0).keys()
+    assert {name.lower() for name in names} == {"date", "authorization", "authorization-sts-token"}
 
 
 @pytest.mark.parametrize("blank", [" ", "\n", "\t", "\u00a0", "\u200b", "\ufeff", "\u3000"])
