@@ -61,7 +61,7 @@ def connect(context: Context, args: argparse.Namespace, cell: str | None) -> Con
     saved. Keys are read from a profile file, the environment (ODPS_ACCESS_ID, ODPS_ACCESS_KEY, …),
     a keyring, and the sources of the vendor's other tools.
     """
-    context.check_output(args.output)
+    context.check_output(args.output, connects=True)
     if args.root is not None and args.target != "local":
         raise UsageError("--root is for local only: %odps connect local --root DIR")
     origin = (args.target, *(getattr(args, name) for name in PLACE))

@@ -7,6 +7,7 @@ import keyword
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from IPython.core.error import UsageError
@@ -209,15 +210,24 @@ class Context:
             self.show_note(f"{into} ← {note}")
         return None
 
-    @staticmethod
-    def check_output(name: str | None) -> None:
-        """Raise ``UsageError`` if ``name`` is not a valid variable name, or is a Python builtin."""
+    def check_output(self, name: str | None, *, connects: bool = False) -> None:
+        """Raise ``UsageError`` if a result must not be assigned to the variable ``name``.
+
+        A result never replaces a module, and only another connection (``connects``) replaces a
+        connection.
+        """
         if name is None:
             return
         if not name.isidentifier() or keyword.iskeyword(name):
             raise UsageError(f"-o {name}: not a valid variable name")
         if name in vars(builtins) or name in _OF_IPYTHON or name.startswith("__"):
             raise UsageError(f"-o {name}: this name belongs to Python or IPython; pass another one")
+        from odps_nb.access.connection import Connection
+
+        held = self.shell.user_ns.get(name)
+        if isinstance(held, ModuleType if connects else (ModuleType, Connection)):
+            kind = "module" if isinstance(held, ModuleType) else "connection"
+            raise UsageError(f"-o {name}: this variable holds a {kind}; pass another name")
 
     # -- the output ---------------------------------------------------------------------------
 

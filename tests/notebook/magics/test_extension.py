@@ -8,6 +8,7 @@ import pytest
 from IPython.core.completer import provisionalcompleter
 from IPython.utils.capture import capture_output
 
+import odps_nb
 from odps_nb import load_ipython_extension, unload_ipython_extension
 from odps_nb.notebook.magics.commands import COMMANDS
 from tests.support.shell import usage_error
@@ -217,6 +218,18 @@ def test_help_lists_all_subcommands(shell):
             )
             for name in ("print", "__builtins__", "Out", "get_ipython", "__name__", "sum")
         ),
+        *(
+            (
+                f"%odps {command} -o {name}",
+                f"-o {name}: this variable holds a {kind}; pass another name",
+            )
+            for command, name, kind in (
+                ("read t", "odps", "connection"),
+                ("sql", "odps", "connection"),
+                ("read t", "odps_nb", "module"),
+                ("connect local", "odps_nb", "module"),
+            )
+        ),
         ("%odps read t -o for", "-o for: not a valid variable name"),
         ("%odps write frme t", "there is no variable 'frme'; did you mean frame?"),
         ("%odps cancel 7", "no operation has the id 7; see %odps status"),
@@ -232,7 +245,9 @@ def test_help_lists_all_subcommands(shell):
 )
 def test_invalid_input_prints_one_line_in_an_error_output(shell, cell, message):
     load_ipython_extension(shell)
-    shell.user_ns["frame"] = 1
+    key = odps_nb.AccessKey("me", "a key")
+    odps = odps_nb.connect(endpoint="http://127.0.0.1:1/api", project="p", credentials=key)
+    shell.user_ns |= {"frame": 1, "odps": odps, "odps_nb": odps_nb}
     assert usage_error(shell, cell) == message
 
 
