@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -13,6 +15,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from odps_nb.errors import ConflictError, InvalidRequestError, SessionExpiredError
+from odps_nb.local.routes.table import RequestContext
+from odps_nb.local.routes.tunnel_bodies import uploaded
 from odps_nb.local.service import Service, Settings
 from odps_nb.local.store import arrow_cache
 from odps_nb.local.store.folder import ROWS
@@ -22,7 +26,8 @@ from odps_nb.local.writing.streams import StoredWriteSession
 from odps_nb.schema import Column, TableSchema
 from odps_nb.terms import Compression, IndexSplit, PartitionSpec, TableName, WriteMode
 from odps_nb.wire.blocks import encode_blocks
-from odps_nb.wire.calls import CreateReadSession
+from odps_nb.wire.calls import CreateReadSession, WireRequest
+from odps_nb.wire.codings import encoder
 from odps_nb.wire.type_text import parse_type
 from tests.support.clocks import Clock
 
@@ -44,6 +49,25 @@ def service(root: Path, clock: Clock) -> Iterator[Service]:
     with Service(root, Settings(durable=False), clock=clock) as opened:
         opened.catalog.create_table(NAME, SCHEMA, owner="me")
         yield opened
+
+
+@pytest.mark.parametrize("coding", ["deflate", "zstd", "x-odps-lz4-frame"])
+def test_an_upload_that_decodes_to_more_than_the_limit_is_refused(root: Path, coding: str) -> None:
+    pack = encoder({"zstd": "zstd"}.get(coding, "lz4"))
+    zeros = bytes(64 << 20)
+    body = zlib.compress(zeros) if coding == "deflate" else pack.feed(zeros) + pack.finish()
+    with Service(root, Settings(durable=False, max_body=8 << 20)) as service:
+        service.catalog.create_table(NAME, SCHEMA, owner="me")
+        session, upload = begin(service, "ds=x"), root / "body"
+        upload.write_bytes(body)
+        wire = WireRequest(method="PUT", path="/", headers=(("Content-Encoding", coding),))
+        context = RequestContext(wire=wire, access_id="me", upload=upload)
+        tracemalloc.start()
+        with pytest.raises(InvalidRequestError, match=f"decodes to more than {8 << 20} bytes"):
+            next(uploaded(service, session, context))
+        peak, _ = tracemalloc.get_traced_memory()[1], tracemalloc.stop()
+        assert peak < 8 << 20
+        assert not list(service.folder.work.glob("*.decoded"))
 
 
 def batch(*values: int, ds: str | None = None) -> pa.RecordBatch:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import pyarrow as pa
 
@@ -19,7 +19,7 @@ from odps_nb.local.writing.streams import StoredWriteSession
 from odps_nb.schema import Column, TableSchema, explicit_decimals
 from odps_nb.terms import PartitionSpec, TableName
 from odps_nb.wire.calls import decode_partition, find_header
-from odps_nb.wire.codings import decoder, from_http_name
+from odps_nb.wire.codings import MAX_PIECE, decoder, from_http_name
 from odps_nb.wire.type_text import format_type
 
 TABLES = (
@@ -94,13 +94,13 @@ def _opened(body: Path, coding: str | None, service: Service) -> memoryview:
     """Return the decoded body, mapped into memory."""
     if coding is None or coding == "identity":
         return _mapped(body)
-    path = service.folder.work_file(".decoded")
+    path, limit = service.folder.work_file(".decoded"), service.settings.max_body
     try:
-        feed, finish = _decoder(coding)
         with body.open("rb") as source, path.open("wb") as target:
-            while chunk := source.read(1 << 20):
-                target.write(feed(chunk))
-            target.write(finish())
+            for piece in _decoded(source, coding):
+                if target.tell() + len(piece) > limit:
+                    raise errors.invalid(f"the body decodes to more than {limit} bytes")
+                target.write(piece)
         return _mapped(path)
     except zlib.error as error:
         raise errors.malformed(f"the body cannot be decoded: {error}") from None
@@ -112,9 +112,15 @@ def _mapped(path: Path) -> memoryview:
     return memoryview(pa.memory_map(str(path)).read_buffer()).cast("B")
 
 
-def _decoder(coding: str) -> tuple[Callable[[bytes], bytes], Callable[[], bytes]]:
+def _decoded(source: BinaryIO, coding: str) -> Iterator[bytes]:
+    """Yield the decoded body in pieces of at most 1 MiB."""
     if coding == "deflate":
         inflate = zlib.decompressobj()
-        return inflate.decompress, inflate.flush
+        while not inflate.eof and (chunk := inflate.unconsumed_tail or source.read(MAX_PIECE)):
+            yield inflate.decompress(chunk, MAX_PIECE)
+        yield inflate.flush()
+        return
     undo = decoder(from_http_name(coding.replace("x-odps-lz4-frame", "x-lz4-frame")))
-    return undo.feed, undo.feed_eof
+    while chunk := source.read(MAX_PIECE):
+        yield from undo.pieces(chunk)
+    yield from undo.pieces_eof()
