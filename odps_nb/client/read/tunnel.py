@@ -12,7 +12,6 @@ import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import NoReturn
 
 import pyarrow as pa
 
@@ -122,7 +121,7 @@ def reopen_downloads(storage: StorageClient, plan: ReadPlan, session_id: str) ->
             hint="read again for a new snapshot, with the same partitions and condition",
         )
     answers = [
-        (of, storage.call(GetDownload(of=of, download_id=download_id)))
+        (of, _usable(of, storage.call(GetDownload(of=of, download_id=download_id))))
         for of, download_id in zip(targets, ids, strict=False)
     ]
     return _session(plan, schema, columns, answers)
@@ -240,13 +239,14 @@ def open_download(
         waited, delay = waited + delay, min(_LAST_POLL, delay * 1.5)
         again = GetDownload(of=of, download_id=answer.download_id)
         answer = storage.call(again, tracker=tracker, cancel=cancel)
-    if answer.status is not SessionStatus.NORMAL:
-        _refuse(of, answer)
-    return answer
+    return _usable(of, answer)
 
 
-def _refuse(of: TableOf | ResultOf, answer: DownloadAnswer) -> NoReturn:
+def _usable(of: TableOf | ResultOf, answer: DownloadAnswer) -> DownloadAnswer:
+    """Return the response if its session is ready; otherwise raise."""
     status = answer.status
+    if status is SessionStatus.NORMAL:
+        return answer
     expired = status is SessionStatus.EXPIRED
     state = status.value if isinstance(status, SessionStatus) else status
     raise (SessionExpiredError if expired else ServiceError)(

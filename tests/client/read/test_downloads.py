@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pytest
 
+import odps_nb
 from odps_nb import Connection
 from odps_nb.access.table import Table
 from odps_nb.client.read.plan import ReadPlan
@@ -14,6 +15,7 @@ from odps_nb.client.read.tunnel import open_downloads, reopen_downloads
 from odps_nb.errors import FramingError, NotFoundError, SessionExpiredError
 from odps_nb.terms import PartitionSpec
 from tests.support.named import NewName
+from tests.support.reverse_proxy import Answer, Request, ReverseProxy
 from tests.support.service.connecting import connected
 from tests.support.service.services import Pool
 
@@ -40,6 +42,25 @@ def test_a_reopened_session_has_all_its_partitions(odps: Connection, table: Tabl
     fewer = ReadPlan(table=table.name, partitions=(PartitionSpec.of("p=a"),))
     with pytest.raises(SessionExpiredError, match="2 partitions, but the read selects 1"):
         reopen_downloads(odps._storage, fewer, opened.session_id)
+
+
+class _Expired(ReverseProxy):
+    """Reports each download session as expired when a client asks for its state."""
+
+    def changed(self, request: Request, answer: Answer) -> bytes:
+        is_state = request.method == "GET" and "downloadid" in dict(request.params)
+        return answer.body.replace(b'"normal"', b'"expired"') if is_state else answer.body
+
+
+def test_an_expired_session_is_refused_when_it_is_reopened(odps: Connection, table: Table) -> None:
+    proxy, plan = _Expired(odps.profile.endpoint), ReadPlan(table=table.name)
+    opened = open_downloads(odps._storage, plan)
+    with (
+        proxy.running(),
+        odps_nb.connect(odps.profile, tunnel_endpoint=proxy.base) as behind,
+        pytest.raises(SessionExpiredError, match=r"download session .* is EXPIRED"),
+    ):
+        reopen_downloads(behind._storage, plan, opened.session_id)
 
 
 def test_partitions_with_different_columns_are_not_read_together(
