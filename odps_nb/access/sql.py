@@ -40,8 +40,9 @@ class Result(RowForms):
     The Storage API transfers the rows or, if the account lacks it, the tunnel. They can be read
     repeatedly until the service deletes the result. A statement without rows (``create``,
     ``insert``) has an empty schema. In a project with data protection, an access key may read only
-    the first 10,000 rows of a result. Reading a larger result raises an `AccessDeniedError`;
-    `first` returns the permitted rows.
+    the first 10,000 rows of a result, or fewer if the project lowers this limit
+    (``READ_TABLE_MAX_ROW``). Reading a larger result raises an `AccessDeniedError`; `first` returns
+    the permitted rows.
 
     Examples
     --------
@@ -160,10 +161,10 @@ class Result(RowForms):
 
     @property
     def is_cut(self) -> bool:
-        """Whether the access key may read only the `first` 10,000 rows; waits for the query.
+        """Whether the result may have more rows than the access key may read; waits for the query.
 
-        Also true for a result of exactly 10,000 rows: the service does not distinguish the two
-        cases.
+        Also true for a result with exactly as many rows as the limit: the service does not
+        distinguish the two cases.
         """
         return self._limit is None and self._opened(None).is_cut
 

@@ -6,6 +6,7 @@ falls back to the first 10,000 rows with a warning).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from functools import partial
 
@@ -19,6 +20,7 @@ from odps_nb.errors import AccessDeniedError, explain
 from odps_nb.local.server.launch import LocalService
 from odps_nb.notebook.explore.choosing.choice import Choice
 from odps_nb.notebook.explore.view import RowView
+from tests.support.reverse_proxy import Answer, Request, ReverseProxy
 from tests.support.service.protected import NUMBERS, analyst_of, owner_of, protected_service
 
 
@@ -67,6 +69,29 @@ def test_a_large_result_returns_only_its_first_rows_with_a_warning(
     assert not result.first(10_000).is_cut
     assert result.schema.names == ("n",)
     assert "10,000 rows or more" in repr(result)
+
+
+class _FewRows(ReverseProxy):
+    """Imitates a project whose property READ_TABLE_MAX_ROW is 100."""
+
+    def changed(self, request: Request, answer: Answer) -> bytes:
+        name = b"<Property><Name>READ_TABLE_MAX_ROW</Name><Value>100</Value></Property>"
+        body = answer.body.replace(b"<Properties>", b"<Properties>" + name)
+        return re.sub(rb'("RecordCount": ?)\d+', rb"\g<1>100", body)
+
+
+@pytest.mark.parametrize("transfer", ["auto", "tunnel"])
+def test_a_lower_limit_of_the_project_is_not_taken_for_the_end_of_a_result(
+    protected: LocalService, transfer: str
+) -> None:
+    proxy = _FewRows(protected.endpoint)
+    places = {"endpoint": f"{proxy.base}/api", "tunnel_endpoint": proxy.base}
+    with proxy.running(), analyst_of(protected, transfer=transfer, **places) as analyst:
+        result = analyst.sql(NUMBERS.format(1) + " order by n")
+        with pytest.raises(AccessDeniedError, match="only the first 100 rows"):
+            result.to_pandas()
+        assert result.first(100).to_pandas()["n"].to_list() == list(range(100))
+        assert "1–20 of 100" in result._repr_mimebundle_()["text/html"]
 
 
 def test_the_permitted_rows_of_a_large_result_can_be_explored(analyst: Connection) -> None:

@@ -33,7 +33,7 @@ from odps_nb.errors import ArgumentError
 from odps_nb.filters.row_filter import RowFilter
 from odps_nb.schema import Column, TableSchema
 from odps_nb.terms import PartitionSpec, RowRangeSplit, TextMode, TextOptions
-from odps_nb.wire.calls import LIMITED_RESULT_ROWS, MIN_BATCH_BYTES
+from odps_nb.wire.calls import MIN_BATCH_BYTES
 
 if TYPE_CHECKING:
     from odps_nb.access.connection import Connection
@@ -402,7 +402,8 @@ class _ResultRows:
 
     @property
     def _readable(self) -> Result:
-        return self._result.first(LIMITED_RESULT_ROWS) if self.is_cut else self._result
+        limit = self._result._opened(None).row_limit
+        return self._result.first(limit) if limit is not None and self.is_cut else self._result
 
     def page(self, start: int, rows: int, cancel: CancelToken) -> Iterator[pa.RecordBatch]:
         for batch in self._numbered(start, rows, cancel):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
@@ -36,6 +36,7 @@ from odps_nb.errors import (
     NotFoundError,
     OdpsNbError,
     QueryError,
+    ServiceError,
 )
 from odps_nb.schema import TableSchema, text_as_binary
 from odps_nb.terms import (
@@ -53,7 +54,7 @@ from odps_nb.wire.calls import (
     GetInstanceReadSession,
     Scope,
 )
-from odps_nb.wire.control import rest_request
+from odps_nb.wire.control import GetProject, rest_request
 from odps_nb.wire.tunnel.calls import ResultOf
 
 if TYPE_CHECKING:
@@ -73,15 +74,16 @@ _TEXT_RESULT = re.compile(rf"{BETWEEN}(?:show|desc|describe|explain)\b", re.IGNO
 class ResultSession:
     """A session over a query's result; the server keeps the session for a day.
 
-    ``limited``: the service returns at most the first `LIMITED_RESULT_ROWS` rows. ``source`` states
-    where the rows are. ``warning`` states how the rows differ from the query's result, if they do.
+    ``row_limit``: the service returns at most this number of rows (``None``: all). ``source``
+    states where the rows are. ``warning`` states how the rows differ from the query's result, if
+    they do.
     """
 
     instance_id: str
     schema: TableSchema
     row_count: int
     source: InstanceRows | Downloads | TextRows
-    limited: bool = False
+    row_limit: int | None = None
     warning: str | None = None
 
     @property
@@ -100,7 +102,7 @@ class ResultSession:
     @property
     def is_cut(self) -> bool:
         """Whether the result may have more rows than the session can return."""
-        return self.limited and self.row_count >= LIMITED_RESULT_ROWS
+        return self.row_limit is not None and self.row_count >= self.row_limit
 
     def shown(self, text: TextOptions) -> TableSchema:
         """Return the schema of the rows that a read with these options returns."""
@@ -108,14 +110,15 @@ class ResultSession:
 
     def check(self, rows: int | None) -> None:
         """Raise if the session may lack some of the first ``rows`` rows (``None``: all rows)."""
-        if self.is_cut and (rows is None or rows > LIMITED_RESULT_ROWS):
+        limit = self.row_limit
+        if limit is not None and self.is_cut and (rows is None or rows > limit):
             raise AccessDeniedError(
-                f"this access key can read only the first {LIMITED_RESULT_ROWS:,} rows of a "
-                "result, and this result may have more",
+                f"this access key can read only the first {limit:,} rows of a result, and this "
+                "result may have more",
                 code="NoPermission",
                 status=403,
-                hint=f"read these rows with result.first({LIMITED_RESULT_ROWS}), write the result "
-                "to a table with SQL, or ask the project's owner for permission to download",
+                hint=f"read these rows with result.first({limit}), write the result to a table "
+                "with SQL, or ask the project's owner for permission to download",
             )
 
 
@@ -142,7 +145,7 @@ def open_result(
     what = f"reading the result of instance {instance.instance_id}"
     choose = partial(storage.transfer.run, what=what, tracker=tracker)
     try:
-        return _chosen(choose, ways)
+        return _chosen(storage, instance, choose, ways)
     except (AccessDeniedError, NoStorageApiError) as error:
         return _as_text(storage, instance, error)
     except InvalidRequestError as error:
@@ -163,6 +166,8 @@ def _of_statement(storage: StorageClient, instance: SqlInstance) -> ResultSessio
 
 
 def _chosen(
+    storage: StorageClient,
+    instance: SqlInstance,
     choose: Callable[[Mapping[Transfer, Callable[[], ResultSession]]], ResultSession],
     ways: Mapping[Transfer, Callable[..., ResultSession]],
 ) -> ResultSession:
@@ -172,7 +177,23 @@ def _chosen(
     except AccessDeniedError as error:
         if error.code not in _NO_RIGHT:
             raise
-    return choose({service: partial(way, limited=True) for service, way in ways.items()})
+    session = choose({service: partial(way, limited=True) for service, way in ways.items()})
+    return replace(session, row_limit=_row_limit(storage, instance))
+
+
+def _row_limit(storage: StorageClient, instance: SqlInstance) -> int:
+    """Return the maximum rows of a limited result.
+
+    A project may lower the default of 10,000 rows by its property ``READ_TABLE_MAX_ROW`` (Java SDK,
+    ``SQLTask.getResult``).
+    """
+    try:
+        info = storage.control(GetProject(project=instance.project))
+    except ServiceError:  # the key may not read the properties
+        return LIMITED_RESULT_ROWS
+    text = info.properties.get("READ_TABLE_MAX_ROW", "")
+    limit = int(text) if re.fullmatch(r"[0-9]{1,9}", text) else 0
+    return min(limit or LIMITED_RESULT_ROWS, LIMITED_RESULT_ROWS)
 
 
 def _as_text(
@@ -180,15 +201,15 @@ def _as_text(
 ) -> ResultSession:
     if isinstance(error, AccessDeniedError) and error.code not in _NO_RIGHT:
         raise error
-    source = fetch_text_rows(storage, instance)
+    source, limit = fetch_text_rows(storage, instance), _row_limit(storage, instance)
     return ResultSession(
         instance_id=instance.instance_id,
         schema=source.schema,
         row_count=source.rows.num_rows,
         source=source,
-        limited=True,
+        row_limit=limit,
         warning=f"the result of instance {instance.instance_id} is read as text, with at most "
-        f"{LIMITED_RESULT_ROWS:,} rows, and all columns are STRING, because it cannot be "
+        f"{limit:,} rows, and all columns are STRING, because it cannot be "
         f"downloaded ({error.message})",
     )
 
@@ -216,7 +237,6 @@ def _by_tunnel(
         schema=TableSchema(columns=columns),
         row_count=rows,
         source=Downloads(parts=(part,), columns=columns),
-        limited=limited,
     )
 
 
@@ -256,7 +276,6 @@ def _by_storage(
         instance_id=instance.instance_id,
         schema=answer.schema,
         row_count=answer.record_count or 0,
-        limited=limited,
         source=InstanceRows(
             project=instance.project,
             instance_id=instance.instance_id,

@@ -38,6 +38,6 @@ def owner_of(service: LocalService) -> Connection:
     return connected(service, access_id="owner", access_key=_KEYS["owner"])
 
 
-def analyst_of(service: LocalService) -> Connection:
+def analyst_of(service: LocalService, **more: str) -> Connection:
     """Connect with the key that may query."""
-    return connected(service, access_id="analyst", access_key=_KEYS["analyst"])
+    return connected(service, access_id="analyst", access_key=_KEYS["analyst"], **more)
