@@ -228,7 +228,9 @@ class OdpsNbError(Exception):
 def _fact_lines(error: OdpsNbError) -> list[str]:
     facts = (("code", "code"), ("status", "HTTP"), ("request_id", "request id"))
     pairs = ((label, getattr(error, fact, None)) for fact, label in facts)
-    return [visible(f"{label} {value}") for label, value in pairs if value is not None]
+    lines = [visible(f"{label} {value}") for label, value in pairs if value is not None]
+    wait = getattr(error, "retry_after", None)
+    return [*lines, f"retry after {wait} s"] if wait else lines
 
 
 def _shorten(value: object) -> str:
