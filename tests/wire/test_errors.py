@@ -257,6 +257,19 @@ def test_a_web_page_as_a_response_names_its_sender_and_is_not_taken_for_a_refusa
     assert decode_error(500, {}, b"", "X").message == "X responded with HTTP status 500"
 
 
+@pytest.mark.parametrize("body", [b"", b"no", b'{"error": "no"}', b"<html>no</html>"])
+@pytest.mark.parametrize(
+    ("status", "hint"),
+    [(400, "PROXY"), (403, "PROXY"), (404, "PROXY"), (503, "proxies"), (511, "PROXY")],
+)
+def test_a_response_without_code_and_request_id_is_not_taken_for_one_of_the_service(
+    status: int, hint: str, body: bytes
+) -> None:
+    assert hint in str(decode_error(status, {}, body).hint)
+    if status != 400 and not body.startswith(b"<"):
+        assert "PROXY" not in str(decode_error(status, {"x-odps-request-id": "r"}, body).hint)
+
+
 # -- request id and waiting -------------------------------------------------------------------
 
 
@@ -388,7 +401,8 @@ def test_the_text_of_an_unknown_error_body_shows_no_secret(body: str) -> None:
 def test_the_status_alone_determines_the_class(status: int, kind: type[ServiceError]) -> None:
     error = error_of(status)
     assert type(error) is kind
-    assert (error.code, error.hint is None) == (None, kind is InvalidRequestError)
+    assert error.code is None
+    assert error.hint
 
 
 def test_the_length_of_an_error_message_is_limited() -> None:

@@ -37,11 +37,6 @@ def refusal(response: HttpResponse, now: float) -> ServiceError:
         response.end_in_time()
         body, sender = response.read(MAX_ERROR), str(response.host)
         error = decode_error(response.status, response.headers, body, sender)
-    if error.code is None and error.hint is None:
-        error.hint = (
-            "check the endpoint, HTTPS_PROXY and NO_PROXY: a proxy or another server may have "
-            "responded"
-        )
     delay = seconds_until_retry(response.headers, now)
     if delay is not None:
         error.retry_after = min(delay, MAX_RETRY_AFTER)

@@ -79,6 +79,7 @@ _CODE_OF_NUMBER = {
     "0420153": "InternalServerError",
     "0420411": "InvalidArgument",
     "0422111": "NoSuchTable",  # aliyun/aliyun-odps-jdbc, issue 141
+    "0422155": "NoSuchSchema",  # aliyun/dbt-maxcompute, `is_schema_not_found`
     "0430055": "InternalConnectionError",
 }
 _NUMBER = re.compile(r"ODPS-(\d{7})")
@@ -132,18 +133,23 @@ def decode_error(
     """
     body = _decoded(body[:MAX_ERROR_BYTES])
     parts = _parse(body)
-    if parts is not None:
-        return _error(status, headers, parts, sender)
-    text = _raw(body)
-    if not is_web_page(body):
-        return _error(status, headers, _Parts(None, text, None, None), sender)
-    page = describe_page(body, text)
-    told = f"{sender} responded with HTTP status {status} and {page}"
-    error = _error(status, headers, _Parts(None, told, None, None), sender)
-    if isinstance(error, ServerFaultError):
+    is_page = parts is None and is_web_page(body)
+    if parts is None:
+        text = _raw(body)
+        if is_page:
+            page = describe_page(body, text)
+            text = f"{sender} responded with HTTP status {status} and {page}"
+        parts = _Parts(None, text, None, None)
+    error = _error(status, headers, parts, sender)
+    is_general = error.hint == hint_for(type(error), None, "")
+    # the service always sends a code and a request id
+    is_foreign = error.code is None and is_general and not (error.request_id and error.hint)
+    if isinstance(error, ThrottledError) or not (is_page or is_foreign):
+        return error
+    if isinstance(error, ServerFaultError) and status != 511:  # 511: log in to the network
         error.hint = "try again; if it still fails, check the proxies on the way to the service"
-    elif not isinstance(error, ThrottledError):
-        error.hint = PAGE_HINT
+    else:
+        error.hint = PAGE_HINT if is_page else _FOREIGN_HINT
     return error
 
 
@@ -355,6 +361,9 @@ HEAD_BYTES = 1 << 16
 PAGE_HINT = (
     "log in to this network if this is its login page; otherwise check the address, HTTPS_PROXY "
     "and NO_PROXY"
+)
+_FOREIGN_HINT = (
+    "check the endpoint, HTTPS_PROXY and NO_PROXY: a proxy or another server may have responded"
 )
 _SHOWN = 120
 _BEGIN = re.compile(
