@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import html
+import re
 from collections.abc import Iterator
 
 import pyarrow as pa
 import pytest
 
 from odps_nb import Connection, Table, connect
+from odps_nb.access.paging.browsing import rows_of
 from odps_nb.errors import (
     ArgumentError,
     ConflictError,
@@ -20,6 +23,7 @@ from odps_nb.local.server.launch import start
 from odps_nb.schema import TableSchema
 from odps_nb.wire.type_text import parse_columns
 from tests.support.named import NewName
+from tests.support.reverse_proxy import Request, ReverseProxy
 from tests.support.service.connecting import connected
 from tests.support.sockets.peers import Line, Peer
 
@@ -216,3 +220,46 @@ def test_a_created_schema_is_listed() -> None:
         assert odps.schemas("x*") == []
         schemas = odps.sql("show schemas like 'def*'").to_arrow()
         assert [list(row.values()) for row in schemas.to_pylist()] == [["default"]]
+
+
+class _Statements(ReverseProxy):
+    """Records the text of each SQL job, and its setting for names of two parts."""
+
+    def __init__(self, target: str) -> None:
+        self.jobs: list[tuple[str, str | None]] = []
+        super().__init__(target)
+
+    def before_request(self, request: Request) -> None:
+        if request.method == "POST" and b"<Query>" in request.body:
+            body = html.unescape(request.body.decode())
+            namespace = re.search(r'"odps.namespace.schema": ?"(\w+)"', body)
+            text = body.partition("<Query>")[2].partition("</Query>")[0]
+            self.jobs.append((text, namespace and namespace[1]))
+
+
+@pytest.mark.parametrize("of_table", ["local.", "local.second."])
+@pytest.mark.parametrize("of_connection", [None, "second"])
+def test_names_in_generated_sql_do_not_depend_on_the_schema_of_the_connection(
+    of_connection: str | None, of_table: str
+) -> None:
+    """In SQL, ``a.b`` is a table of a project or of a schema, depending on a setting."""
+    with start(samples=False, options=("--schemas", "--services", "tunnel")) as local:
+        proxy = _Statements(local.endpoint)
+        with connected(local) as owner:
+            owner.sql("create schema second")
+        place = {"endpoint": f"{proxy.base}/api", "schema": of_connection, "transfer": "tunnel"}
+        with proxy.running(), connected(local, **place) as odps:
+            made = odps.create_table(f"{of_table}t", "id bigint", partitioned_by="p string")
+            made.add_columns("note string")
+            made.write(pa.table({"id": [2, 1], "p": ["a", "b"]}))
+            assert rows_of(made.read()).query(f"select id {rows_of(made.read()).relation(None)}")
+            made.truncate()
+            keyed = odps.create_table(f"{of_table}k", "id bigint not null", primary_key=["id"])
+            keyed.upsert(pa.table({"id": [1]}))
+            assert keyed.read().to_arrow().num_rows == 1
+            odps.drop_table(keyed.name)
+            odps.drop_table(made.name)
+    assert len(proxy.jobs) > 8
+    for text, namespace in proxy.jobs:
+        assert "`" + of_table.replace(".", "`.`") in text
+        assert namespace == ("true" if "second" in of_table else "false"), text

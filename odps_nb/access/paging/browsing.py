@@ -28,6 +28,7 @@ from odps_nb.client.read.plan import ReadPlan
 from odps_nb.client.read.splits import START, Placed, RowPlace, iter_placed, iter_split
 from odps_nb.client.sql.definitions import quoted
 from odps_nb.client.sql.result import iter_result_rows
+from odps_nb.client.sql.settings import schema_settings
 from odps_nb.convert.references import present_batch
 from odps_nb.errors import ArgumentError
 from odps_nb.filters.row_filter import RowFilter
@@ -269,7 +270,7 @@ class _ScanRows:
         As in SQL, a null sorts below every value: first if ascending, last if descending.
         """
         text = self.sorting(order, where, most)
-        result = self._job.run(self.connection, text, shown=self._scan._plan.text)
+        result = self._run(text)
         return _ResultRows(result, title=self.title, like=self.columns)
 
     def sorting(self, order: Order, where: str | None, most: int = MAX_SORTED) -> str:
@@ -302,12 +303,16 @@ class _ScanRows:
     @property
     def job_settings(self) -> dict[str, str]:
         """The settings for SQL jobs over a `relation`."""
-        return dict(JOB_SETTINGS)
+        return JOB_SETTINGS | schema_settings(self._scan._plan.table.schema)
 
     def query(self, text: str) -> pa.Table:
         """Run a SQL job that selects few rows from a `relation`; `stop` cancels the job."""
-        job = self._job.run(self.connection, text, shown=self._scan._plan.text)
-        return job.to_arrow(progress=False)
+        return self._run(text).to_arrow(progress=False)
+
+    def _run(self, text: str) -> Result:
+        return self._job.run(
+            self.connection, text, shown=self._scan._plan.text, settings=self.job_settings
+        )
 
     def code(self, where: str | None) -> str:
         """Return Python code that reads the same rows."""

@@ -43,7 +43,7 @@ from odps_nb.http.transport import HttpRequest, HttpResponse, RequestsTransport,
 from odps_nb.http.upload import Upload
 from odps_nb.http.waiting import Abort
 from odps_nb.lifetime import Ending, Living, end_at_exit, renew_after_fork
-from odps_nb.terms import Transfer, TransferMode
+from odps_nb.terms import TableName, Transfer, TransferMode
 from odps_nb.wire.calls import (
     Call,
     CreateReadSession,
@@ -220,7 +220,7 @@ class StorageClient:
         cancel: CancelToken | None = None,
     ) -> T:
         """Send a control plane request, with retries, and return its decoded response."""
-        wire = request.encode(scope=self._scope)
+        wire = request.encode(scope=self._scope_of(request))
         headers, body = self.rest(
             wire, tracker=tracker, cancel=cancel, idempotent=request.idempotent
         )
@@ -380,7 +380,13 @@ class StorageClient:
     def _encode(self, request: StreamingCall) -> WireRequest:
         if self._closed:
             raise StateError("the connection is closed", hint="connect again")
-        return request.encode(self.profile.api_version, scope=self._scope)
+        return request.encode(self.profile.api_version, scope=self._scope_of(request))
+
+    def _scope_of(self, request: object) -> Scope:
+        """Return the parameters of the connection; its schema is not that of ``project.table``."""
+        table = getattr(getattr(request, "of", request), "table", None)
+        is_outside = isinstance(table, TableName) and table.schema is None
+        return replace(self._scope, curr_schema=None) if is_outside else self._scope
 
     def _scoped(self, wire: WireRequest) -> WireRequest:
         if self._closed:

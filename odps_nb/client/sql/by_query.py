@@ -7,6 +7,7 @@ snapshot. The client tests the condition on each row again, as in every read.
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,7 @@ from odps_nb.client.sql.cost import estimate_sql
 from odps_nb.client.sql.csv_result import TextRows
 from odps_nb.client.sql.definitions import quoted, quoted_column
 from odps_nb.client.sql.query import SqlInstance, run_sql
+from odps_nb.client.sql.settings import schema_settings
 from odps_nb.errors import AccessDeniedError, ServiceError
 from odps_nb.schema import TableSchema, text_as_binary
 from odps_nb.terms import PartitionSpec, RowRangeSplit, TextMode, format_bytes
@@ -50,9 +52,9 @@ def open_by_query(
     """Run the query of a read, and return a session over its result."""
     schema = refusal.info.schema
     plan = replace(plan, schema=schema)
-    sql = _select(plan, schema)
-    _tell(storage, sql, refusal.why, tracker)
-    instance = run_sql(storage, sql, settings=_SETTINGS, tracker=tracker, cancel=cancel)
+    sql, settings = _select(plan, schema), _SETTINGS | schema_settings(plan.table.schema)
+    _tell(storage, sql, settings, refusal.why, tracker)
+    instance = run_sql(storage, sql, settings=settings, tracker=tracker, cancel=cancel)
     return _session(storage, plan, schema, instance, tracker=tracker, cancel=cancel)
 
 
@@ -120,10 +122,16 @@ def _session(
     )
 
 
-def _tell(storage: StorageClient, sql: str, why: str, tracker: ProgressTracker | None) -> None:
+def _tell(
+    storage: StorageClient,
+    sql: str,
+    settings: Mapping[str, str],
+    why: str,
+    tracker: ProgressTracker | None,
+) -> None:
     """Show that a query is running, and its estimated input."""
     try:
-        size = estimate_sql(storage, sql, settings=_SETTINGS).input_bytes
+        size = estimate_sql(storage, sql, settings=settings).input_bytes
     except ServiceError as error:
         _log.info("the cost of the query is unknown: %s", error)
         size = None

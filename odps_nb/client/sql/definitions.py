@@ -368,5 +368,5 @@ def _run(
     task: str,
     settings: Mapping[str, str] | None = None,
 ) -> None:
-    inside = schema_settings(table.schema) if table.schema is not None else {}
-    run_sql(storage, sql, name=task, settings=_NEW_TYPES | inside | dict(settings or {}))
+    all_settings = _NEW_TYPES | schema_settings(table.schema) | dict(settings or {})
+    run_sql(storage, sql, name=task, settings=all_settings)

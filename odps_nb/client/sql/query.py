@@ -13,7 +13,7 @@ from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.calls.new_tables import SQL
 from odps_nb.client.calls.progress import Phase, ProgressTracker
 from odps_nb.client.sql.failures import excerpt, failure_of
-from odps_nb.client.sql.settings import schema_settings, split_settings
+from odps_nb.client.sql.settings import NAMESPACE, schema_settings, split_settings
 from odps_nb.errors import (
     ArgumentError,
     ConflictError,
@@ -88,10 +88,11 @@ def submit_sql(
     profile = storage.profile
     all_settings, sql = split_settings(sql)
     storage.new_tables.forget_dropped(sql)
-    chosen = schema_settings(profile.schema) if profile.schema else {}
+    all_settings = {**all_settings, **(settings or {})}
+    in_schema = profile.schema and all_settings.get(NAMESPACE) != "false"
+    chosen = schema_settings(profile.schema) if in_schema else {}
     if profile.timezone is not None:
         chosen = {**chosen, SQL_ZONE: profile.timezone}
-    all_settings = {**all_settings, **(settings or {})}
     request = SubmitSql(
         project=profile.project,
         sql=sql,

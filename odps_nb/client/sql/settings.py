@@ -15,6 +15,8 @@ from decimal import Decimal
 
 from odps_nb.errors import ArgumentError, shown
 
+NAMESPACE = "odps.namespace.schema"
+"""Setting: whether SQL names of two parts begin with a schema (``true``) or with a project."""
 BETWEEN = r"(?:\s|--[^\n]*\n|/\*.*?\*/)*+"
 """Pattern of blanks and comments; needs ``re.DOTALL``."""
 _SET = re.compile(rf"{BETWEEN}set\s+([\w.]+)\s*=([^;]*)(?:;|$)", re.IGNORECASE | re.DOTALL)
@@ -93,10 +95,15 @@ def _text_of(value: object) -> str | None:
     return None
 
 
-def schema_settings(schema: str) -> dict[str, str]:
-    """Return the settings for SQL jobs in a schema (``docs/protocol.md`` section 9.2)."""
+def schema_settings(schema: str | None) -> dict[str, str]:
+    """Return the settings for SQL jobs in a schema (``docs/protocol.md`` section 9.2).
+
+    Without a schema, names of two parts begin with a project, whatever the tenant's default is.
+    """
+    if schema is None:
+        return {NAMESPACE: "false"}
     return {
         "odps.sql.allow.namespace.schema": "true",
-        "odps.namespace.schema": "true",
+        NAMESPACE: "true",
         "odps.default.schema": schema,
     }

@@ -33,6 +33,7 @@ from odps_nb.client.sql.definitions import (
     quoted_column,
 )
 from odps_nb.client.sql.query import run_sql
+from odps_nb.client.sql.settings import schema_settings
 from odps_nb.client.write.base import RowUploads, WriteSession
 from odps_nb.client.write.blocks import (
     BlockNumbers,
@@ -269,6 +270,7 @@ def commit_staged(
         cancel.check()
     with _explained(ref):
         sql = _statement(storage, ref, streams)
+    settings = _SETTINGS | schema_settings(ref.table.schema)
     named = ",".join(sorted(f"{version}:{name}" for name, version in streams))
     unique = str(uuid.uuid5(_NAMESPACE, f"{_staging(ref)} {named}"))
     attempts = storage.attempts(f"commit of {ref.table}, session {ref.session_id}", tracker=tracker)
@@ -276,7 +278,7 @@ def commit_staged(
         try:
             with _explained(ref):
                 run_sql(
-                    storage, sql, settings=_SETTINGS, unique_id=unique, keeps=True, tracker=tracker
+                    storage, sql, settings=settings, unique_id=unique, keeps=True, tracker=tracker
                 )
             break
         except (TransportError, ServerFaultError, ProtocolError) as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import pickle
+from dataclasses import replace
 
 import pytest
 
@@ -107,11 +108,12 @@ def test_if_signature_version_4_is_refused_the_error_names_the_alternative(statu
         assert len(service.seen) == 1
 
 
-def test_the_schema_is_sent_as_parameter_curr_schema():
+@pytest.mark.parametrize(("schema", "sent"), [("sc", "sc"), (None, None)])
+def test_the_schema_is_sent_as_parameter_curr_schema_unless_the_table_is_in_none(schema, sent):
     facts = {"profile": {"schema": "sc"}}
     with Service(GetReadSession=[give(FOUND)]) as service, service.client(**facts) as storage:
-        storage.call(ASK)
-    assert wire_of(service.seen[0]).params[-1] == ("curr_schema", "sc")
+        storage.call(replace(ASK, table=replace(ASK.table, schema=schema)))
+    assert dict(wire_of(service.seen[0]).params).get("curr_schema") == sent
 
 
 @pytest.mark.parametrize(
