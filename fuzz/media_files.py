@@ -40,6 +40,7 @@ def files() -> dict[str, bytes]:
         "photo.jp2": _picture("JPEG2000"),
         "photo.ppm": _picture("PPM"),
         "photo.dds": _picture("DDS"),
+        "photo.qoi": _picture("QOI"),
         "photo.psd": psd(64, 48),
     }
 

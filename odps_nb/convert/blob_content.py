@@ -26,7 +26,7 @@ from odps_nb.convert.workbook import WORKBOOKS, sheet_table
 from odps_nb.errors import ConversionError, LimitExceededError, MissingDependencyError
 from odps_nb.parsing.delimited import BLANKS, HIVE
 from odps_nb.parsing.encodings import SAMPLE, decode, decode_detected, detect, detect_after
-from odps_nb.parsing.reasons import DAMAGED, refusal_of
+from odps_nb.parsing.reasons import DAMAGED, ENDS_EARLY, ends_early, refusal_of
 from odps_nb.terms import count_of, format_bytes
 from odps_nb.wire.arrow_stream import DEFAULT_MAX_DECOMPRESSED, EndMarkerCheck
 
@@ -70,6 +70,7 @@ def as_picture(data: bytes, mime: str, *, max_pixels: int) -> Image.Image:
         except UnidentifiedImageError as error:
             form = tiff_form(data) if PICTURES[mime] == "TIFF" else ""
             what = f"Pillow cannot decode {form}" if form else ""
+            what = ENDS_EARLY if ends_early(data) else what
             raise _not_readable(mime, "picture", error, what) from error
     return picture
 
@@ -82,7 +83,7 @@ def readable(mime: str, wanted: str, limit: int) -> Iterator[None]:
     """
     try:
         yield
-    except (ConversionError, LimitExceededError, MissingDependencyError):
+    except (ConversionError, LimitExceededError, MissingDependencyError, KeyboardInterrupt):
         raise
     except MemoryError:
         raise LimitExceededError(
@@ -91,7 +92,7 @@ def readable(mime: str, wanted: str, limit: int) -> Iterator[None]:
             hint="pass a larger max_bytes= or max_pixels= if you trust it, or read part of"
             " blob.open(seek=True)",
         ) from None
-    except Exception as error:
+    except BaseException as error:  # a panic of a library in Rust is not an `Exception`
         raise _not_readable(mime, wanted, error) from error
 
 
@@ -100,7 +101,7 @@ def check_picture(mime: str) -> None:
     if mime not in PICTURES:
         known = (
             "use this method for PNG, JPEG, JPEG 2000, GIF, WebP, BMP, TIFF, AVIF, HEIC, ICO, PSD, "
-            "PPM or DDS; for camera RAW, use rawpy.imread(blob.open(seek=True))"
+            "PPM, QOI or DDS; for camera RAW, use rawpy.imread(blob.open(seek=True))"
         )
         raise _other_kind(mime, "picture", known)
     register()

@@ -26,6 +26,7 @@ PICTURES: Final = {
     "image/vnd.adobe.photoshop": "PSD",
     "image/x-portable-anymap": "PPM",
     "image/vnd-ms.dds": "DDS",
+    "image/qoi": "QOI",
 }
 #: Keys of ``PIL.Image.Image.info`` to keep: EXIF data, and keys that affect how pictures look.
 KEPT_INFO: Final = (
@@ -75,6 +76,8 @@ def tiff_form(data: bytes) -> str:
         tags = TiffImagePlugin.ImageFileDirectory_v2(file.read(16 if data[2:4] in _BIG else 8))
         file.seek(tags.next)
         tags.load(file)
+        if TiffImagePlugin.IMAGEWIDTH not in tags:
+            return ""
         bands = int(tags.get(TiffImagePlugin.SAMPLESPERPIXEL, 1))
         bits = "/".join(sorted({str(bit) for bit in tags.get(TiffImagePlugin.BITSPERSAMPLE, (1,))}))
         number = tags.get(TiffImagePlugin.COMPRESSION, 1)

@@ -119,8 +119,8 @@ def _done(job: dict[str, Any], data: bytes) -> bytes:
         return pack({"unshowable": str(error)})
     except MemoryError:
         return pack({"stopped": "too much memory"})
-    except Exception as error:  # noqa: BLE001 - third-party decoders may raise anything for
-        # malicious bytes; the preview tile shows the reason
+    except BaseException as error:  # noqa: BLE001 - third-party decoders may raise anything for
+        # malicious bytes, also a panic in Rust; the preview tile shows the reason
         return pack({"unshowable": refusal_of(error)})
 
 

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import re
 import struct
-from typing import Final
+from typing import Final, Literal
 
 #: Prefix of the reason if the data is certainly truncated or damaged.
 DAMAGED: Final = "truncated or damaged"
 ENDS_EARLY: Final = f"{DAMAGED}: its data ends early"
 
 _LONGEST: Final = 200
+_UNKNOWN: Final = 0x7FFF0000  # sizes from here on are not known
 _FORM: Final = "its format is unknown to the decoder"
 _RANGE: Final = "it contains a number that is out of range"
 _NUMERAL: Final = "it contains a number that cannot be parsed"
@@ -26,6 +27,7 @@ _OURS: Final = {
     **dict.fromkeys(("OverflowError", "ZeroDivisionError"), _RANGE),
     "EOFError": "its data ends early",
     "InvalidDataError": "the decoder found invalid data in it",
+    "PanicException": "the decoder found invalid data in it",  # of libraries in Rust
     "MemoryError": "it needs more memory than a preview may use",
     "RecursionError": "it is nested too deeply",
     "UnidentifiedImageError": "its format is unknown to Pillow",
@@ -37,15 +39,21 @@ _SAID: Final = (
     (re.compile(r".*Incorrect password|.*password required"), "it is password-protected"),
     (re.compile(r"Failed to load document"), "the decoder found invalid data in it"),  # PDFium
     (
-        re.compile(r"(?i)image file is truncated|truncated file read|expected to read \d+ bytes"),
+        re.compile(
+            r"(?i)image file is truncated|truncated file read|not enough image data"
+            r"|expected to (?:be able to )?read \d+ (?:metadata )?bytes"
+        ),
         "its data ends early",
     ),
     (re.compile(r"Cannot detect file format"), _FORM),
     (re.compile(r"invalid literal for \w+\(\)|could not convert string to"), _NUMERAL),
     (re.compile(r"Image size \(\d+ pixels\) exceeds limit"), "it has too many pixels"),
-    # a truncated ZIP file: the directory at its end is missing
-    (re.compile(r"File is not a zip file"), "its data ends early"),
-    (re.compile(r"(?:de|en)coder error -?\d+"), "the decoder found invalid data in it"),
+    # a truncated ZIP or ORC file: the directory at its end is missing
+    (re.compile(r"File is not a zip file|Failed to parse the postscript"), "its data ends early"),
+    (
+        re.compile(r"(?:de|en)coder error -?\d+|could not create decoder object"),
+        "the decoder found invalid data in it",
+    ),
 )
 _NUMBER: Final = re.compile(r"^\[Errno -?\d+\]\s*|^Error -?\d+ (?:while|during) ")
 _OBJECT: Final = re.compile(r"\s*['\"]?<[A-Za-z_][\w.]*(?: object)?(?: at 0x[0-9a-fA-F]+)?>['\"]?")
@@ -78,6 +86,21 @@ def reason_of(error: BaseException) -> str:
     if not line or _ADDRESS.search(line):
         return "the decoder gave no reason"
     return line[:_LONGEST]
+
+
+def ends_early(data: bytes) -> bool:
+    """Whether a whole RIFF, AIFF or TIFF file is shorter than its header states.
+
+    Programs that write a stream state a size of 0, or of about 2 or 4 GiB.
+    """
+    order: Literal["little", "big"] = "little" if data[:2] in (b"RI", b"II") else "big"
+    size = int.from_bytes(data[4:8], order)
+    if data.startswith((b"RIFF", b"FORM")):  # some programs count the 8 bytes of the header
+        return len(data) < size < _UNKNOWN
+    if data.startswith((b"II*\0", b"MM\0*")):  # the offset of the first directory
+        count = int.from_bytes(data[size : size + 2], order)
+        return size >= 8 and len(data) < size + 2 + 12 * count + 4
+    return False
 
 
 def refusal_of(error: BaseException) -> str:

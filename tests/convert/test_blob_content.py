@@ -117,7 +117,7 @@ def test_pictures_have_the_same_pixel_limit_as_previews():
 
 FORMS = [
     *("PNG", "JPEG", "GIF", "WEBP", "BMP", "TIFF", "AVIF", "HEIF", "ICO"),
-    *("JPEG2000", "PSD", "PPM", "DDS"),
+    *("JPEG2000", "PSD", "PPM", "DDS", "QOI"),
 ]
 
 

@@ -61,6 +61,7 @@ def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing
     if format.label in (_ZIP.label, _NPZ.label) and not excerpt.whole:
         raise UnshowableError("too large to look inside")
     parsed = parse("archive", excerpt.data, size, label=format.label, whole=excerpt.whole)
+    note = parsed.text("note")
     if "names" in parsed.found:
         rows = (element("li", entry) for entry in parsed.texts("names"))
         listed = element("ul", *rows, style=f"margin:0;padding:8px 10px 8px 26px;{SMALL}")
@@ -68,11 +69,11 @@ def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing
         if "sounds" in parsed.found:
             heard = players(parsed, size, name=name, room=excerpt.room)
             html = join((heard, html)) if size.layout == "single" else heard
-            return Drawing(html=html, facts=parsed.texts("facts"))
+            return Drawing(html=html, facts=parsed.texts("facts"), note=note)
         if not parsed.data:
-            return Drawing(html=html, facts=parsed.texts("facts"))
+            return Drawing(html=html, facts=parsed.texts("facts"), note=note)
         source, alt = encoded_url(parsed.data), f"pictures inside {name}"
-        drawing = pictured(source, size, alt=alt, facts=parsed.texts("facts"))
+        drawing = pictured(source, size, alt=alt, facts=parsed.texts("facts"), note=note)
         return (
             replace(drawing, html=join((drawing.html, html)))
             if size.layout == "single"
@@ -80,7 +81,6 @@ def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing
         )
     inside = sniff(parsed.data, parsed.number("length"))
     what = f"one {inside.label} file"
-    note = parsed.text("note")
     if not inside.encoding:
         return placeholder(what, size, note=note)
     text = text_of(Excerpt(data=parsed.data, whole=False), inside)

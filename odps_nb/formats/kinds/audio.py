@@ -124,7 +124,7 @@ def _mp3_frame(head: bytes, at: int) -> int | None:
 
 def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing:
     facts: tuple[str, ...] = ()
-    wave = note = player = ""
+    wave = note = cut = player = ""
     may_play = excerpt.whole
     try:
         length = excerpt.size or len(excerpt.data)
@@ -133,7 +133,7 @@ def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing
         )
         # omit the codec if the name of the format implies it
         facts = tuple(fact for fact in parsed.texts("facts") if fact != format.label)
-        wave = _waveform(parsed.data, size)
+        wave, cut = _waveform(parsed.data, size), parsed.text("note")
     except (UnshowableError, MissingDependencyError) as error:
         if excerpt.whole:
             note = reason_to_show(error)
@@ -144,6 +144,7 @@ def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing
         player = data_url(format.mime, excerpt.data)
     elif not note:
         note = "too large to play here" if played else "browsers cannot play it"
+    note = "; ".join(filter(None, (cut, note)))
     if wave or player:
         html = _stacked(wave, player, size, name=name)
         return Drawing(html=html, facts=facts, note=note, picture=wave, player=player)

@@ -32,8 +32,8 @@ _PPM = Format(
         *("image/x-pnm", "image/x-ppm", "image/x-portable-greymap"),
     ),
 )
-# type, width and height (Netpbm); the plain variants (P1 to P3) are text
-_PPM_START = re.compile(rb"P[456]\s(?:\s|#[^\n]{0,200}\n){0,20}\d{1,6}\s{1,20}\d{1,6}\s")
+# type, width and height (Netpbm, and PFM with one channel); the plain variants (P1 to P3) are text
+_PPM_START = re.compile(rb"P[456f]\s(?:\s|#[^\n]{0,200}\n){0,20}\d{1,6}\s{1,20}\d{1,6}\s")
 _PSD = Format(
     "image/vnd.adobe.photoshop",
     "PSD",
@@ -69,6 +69,7 @@ _FORMATS = (
         aliases=("image/x-dds", "image/dds"),
         starts=(b"DDS \x7c\x00\x00\x00",),
     ),
+    Format("image/qoi", "QOI", aliases=("image/x-qoi",), starts=(b"qoif\0",)),
     _PSD,
     _PPM,
     _ICO,

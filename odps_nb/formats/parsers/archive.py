@@ -13,8 +13,9 @@ import lzma
 import tarfile
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import islice
 from typing import Any, Final
 
 import zstandard
@@ -37,6 +38,14 @@ _MULTIBYTE: Final = ("utf-8", "gb18030", "gbk", "gb2312", "big5", "cp932", "cp94
 _SAMPLE: Final = 4 * 1024 * 1024  # maximum bytes of a picture or sound to show
 _SHOWN: Final = (*(".jpg", ".jpeg", ".png", ".webp"), *(".flac", ".wav", ".mp3", ".ogg", ".opus"))
 _CUT: Final = (tarfile.TarError, lzma.LZMAError, EOFError, ValueError, OSError)
+_PIECE: Final = 1024  # bytes to decompress at once
+# the limits of memory (xz) and of the window size (zstd) are 128 MiB
+_UNPACKERS: Final[dict[str, Callable[[], Any]]] = {
+    "gzip": partial(zlib.decompressobj, wbits=31),
+    "bzip2": bz2.BZ2Decompressor,
+    "xz": partial(lzma.LZMADecompressor, memlimit=1 << 27),
+    "zstd": zstandard.ZstdDecompressor(max_window_size=1 << 27).decompressobj,
+}
 _Found = dict[str, Any]
 
 try:
@@ -58,11 +67,11 @@ def parse(data: bytes, options: dict[str, Any]) -> tuple[_Found, bytes]:
     if label == "RAR":
         return _rar(data, whole=whole), b""
     inner, ended = _unpack(data, label)
+    note = ENDS_EARLY * (whole and not ended)
     if inner.startswith(b"ustar", 257):
-        listed = _tar(inner, whole=whole and len(inner) < MAX_UNPACKED)
-        return {**listed, "facts": ("tar", *listed["facts"])}, b""
-    is_cut = whole and not ended
-    return {"length": len(inner), "note": ENDS_EARLY * is_cut}, inner[:_HEAD]
+        listed = _tar(inner, whole=whole and ended and len(inner) < MAX_UNPACKED)
+        return {**listed, "facts": ("tar", *listed["facts"]), "note": note or listed["note"]}, b""
+    return {"length": len(inner), "note": note}, inner[:_HEAD]
 
 
 def _with_samples(listed: _Found, parts: Parts, options: dict[str, Any]) -> tuple[_Found, bytes]:
@@ -70,9 +79,9 @@ def _with_samples(listed: _Found, parts: Parts, options: dict[str, Any]) -> tupl
     return {**listed, **sounds}, data
 
 
-def _entries(files: list[tuple[str, int]], *facts: str) -> _Found:
+def _entries(files: list[tuple[str, int]], *facts: str, note: str = "") -> _Found:
     names = [f"{shorten(name, 200)} · {format_bytes(size)}" for name, size in files]
-    return {"names": names, "facts": facts}
+    return {"names": names, "facts": facts, "note": note}
 
 
 def _listed(infos: list[Any], *, whole: bool = True) -> _Found:
@@ -125,34 +134,38 @@ def _rar(data: bytes, *, whole: bool) -> _Found:
 
 def _tar(data: bytes, *, whole: bool) -> _Found:
     files: list[tuple[str, int]] = []
-    more = not whole
-    try:
-        with tarfile.open(fileobj=io.BytesIO(data), mode="r:") as archive:
-            for member in archive:
-                files.append((member.name, member.size))
-                if len(files) >= _NAMES:
-                    more = True
-                    break
-    except (tarfile.TarError, EOFError, ValueError, OSError):
-        more = True  # expected: only the beginning was decompressed
+    ended = False
+    # errors are expected if only the beginning was decompressed
+    with (
+        contextlib.suppress(tarfile.TarError, EOFError, ValueError, OSError),
+        tarfile.open(fileobj=io.BytesIO(data), mode="r:") as archive,
+    ):
+        files.extend((member.name, member.size) for member in islice(archive, _NAMES))
+        ended = data[archive.offset : archive.offset + 1] == b"\0"  # a block of zeros
     if not files:
         damaged = f"{DAMAGED}: it contains no complete file"
         raise UnshowableError(damaged if whole else "no file in the part that was read")
-    return _entries(files, "first files" if more else count_of(len(files), "file"))
+    if whole and ended:
+        return _entries(files, count_of(len(files), "file"))
+    is_cut = whole and len(files) < _NAMES
+    return _entries(files, "first files", note=f"{DAMAGED}: its end was not found" * is_cut)
 
 
 def _unpack(data: bytes, label: str) -> tuple[bytes, bool]:
-    """Decompress up to `MAX_UNPACKED` bytes; also return if more follows or the end is valid."""
-    unpacker: Any
-    if label == "gzip":
-        unpacker = zlib.decompressobj(wbits=31)
-        inner = unpacker.decompress(data, MAX_UNPACKED)
-        return inner, unpacker.eof or len(inner) == MAX_UNPACKED
-    if label in ("bzip2", "xz"):
-        is_bzip2 = label == "bzip2"
-        unpacker = bz2.BZ2Decompressor() if is_bzip2 else lzma.LZMADecompressor(memlimit=1 << 27)
-        return unpacker.decompress(data, MAX_UNPACKED), unpacker.eof or not unpacker.needs_input
-    # the window size limits memory; the byte count below limits the output
-    unpacker = zstandard.ZstdDecompressor(max_window_size=1 << 27)
-    with unpacker.stream_reader(io.BytesIO(data), read_across_frames=False) as reader:
-        return reader.read(MAX_UNPACKED), True
+    """Decompress up to `MAX_UNPACKED` bytes; also return if more follows or the end is valid.
+
+    A file may contain several streams, as written by pbzip2, bgzip and programs that append.
+    """
+    file, inner, unpacker = io.BytesIO(data), bytearray(), _UNPACKERS[label]()
+    while len(inner) < MAX_UNPACKED:
+        if not (piece := file.read(_PIECE)):
+            return bytes(inner), False
+        # zstandard has no limit, so the size of a piece limits its output (to 32 MiB)
+        limit = () if label == "zstd" else (MAX_UNPACKED - len(inner),)
+        inner += unpacker.decompress(piece, *limit)
+        if unpacker.eof:
+            at = file.seek(-len(unpacker.unused_data), io.SEEK_CUR)
+            if not data.startswith(data[:3], at):
+                return bytes(inner), True
+            unpacker = _UNPACKERS[label]()
+    return bytes(inner[:MAX_UNPACKED]), True

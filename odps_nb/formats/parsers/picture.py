@@ -14,7 +14,7 @@ from odps_nb.errors import MissingDependencyError
 from odps_nb.formats.parsers.colours import as_srgb
 from odps_nb.formats.parsers.depth import stretched
 from odps_nb.formats.shared import Size, answer
-from odps_nb.parsing.reasons import DAMAGED, refusal_of
+from odps_nb.parsing.reasons import DAMAGED, ENDS_EARLY, ends_early, refusal_of
 from odps_nb.parsing.values import UnshowableError
 
 #: Maximum pixels of a picture to decode.
@@ -78,6 +78,8 @@ def _rest(data: bytes, mime: str, size: Size, note: str) -> tuple[dict[str, Any]
 
 
 def _refusal(data: bytes, mime: str, error: BaseException) -> str:
+    if ends_early(data):
+        return ENDS_EARLY
     if not isinstance(error, UnidentifiedImageError):
         return refusal_of(error)
     if PICTURES[mime] == "JPEG" and data.startswith(b"\xff\xd8\xff\xf7"):

@@ -8,7 +8,7 @@ import numpy as np
 
 from odps_nb.formats.parsers.containers import DECODERS, FAILURES, opened
 from odps_nb.formats.shared import OTHER_CODEC, answer, length_of
-from odps_nb.parsing.reasons import refusal_of
+from odps_nb.parsing.reasons import ENDS_EARLY, refusal_of
 from odps_nb.parsing.values import UnshowableError
 
 if TYPE_CHECKING:
@@ -26,18 +26,21 @@ _MOST: Final = 6_000_000  # maximum samples, for any rate that the file states
 _MOMENT: Final = 9216  # samples decoded per point of a longer file; an MP3 starts with silent ones
 #: Formats that do not state their duration, and for which FFmpeg guesses one.
 _COUNTED: Final = ("audio/amr", "audio/aac")
+#: Formats that state it, so that a shorter sound is truncated; see `ends_early` for others.
+_STATED: Final = ("audio/flac", "audio/basic", "audio/mp4")
+_TOLERANCE: Final = 0.1  # seconds
 
 
 def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
     """Return facts and the minimum and maximum level of each waveform column; 128 is silence."""
     if not options.get("whole", True):
         return answer(stated(data, options["mime"], options["length"]))
-    length, hertz, channels, levels, codec = _decoded(data, options["mime"])
+    length, hertz, channels, levels, codec, note = _decoded(data, options["mime"])
     if not len(levels) or not hertz:
         raise UnshowableError("no sound inside")
     facts = [length, *_form(hertz, channels), *(name for name in codec if name != "PCM")]
     numbers = np.clip(np.nan_to_num(levels), -1, 1) * 127 + 128
-    return answer(facts, numbers.astype(np.uint8).tobytes())
+    return answer(facts, numbers.astype(np.uint8).tobytes(), note=note)
 
 
 def _form(hertz: int, channels: int) -> tuple[str, str]:
@@ -56,8 +59,8 @@ def stated(data: bytes, mime: str, length: int) -> tuple[str, ...]:
         return (length_of(seconds), *form) if is_known else form
 
 
-# duration, samples per second, channels, levels, codec name
-_Sound = tuple[str, int, int, "Levels", list[str]]
+# duration, samples per second, channels, levels, codec name, note
+_Sound = tuple[str, int, int, "Levels", list[str], str]
 
 
 def _decoded(data: bytes, mime: str) -> _Sound:
@@ -73,10 +76,15 @@ def _decoded(data: bytes, mime: str) -> _Sound:
         context.thread_count = 1
         hertz, channels = context.sample_rate, context.layout.nb_channels
         seconds = (container.duration or 0) / 1_000_000
-        if mime in _COUNTED:
+        note = ""
+        if mime in (*_COUNTED, *_STATED):
             with opened(data, mime) as counted:
                 parts = (packet.duration or 0 for packet in counted.demux(audio=0))
-                seconds = float(sum(parts) * (track.time_base or 0))
+                found = float(sum(parts) * (track.time_base or 0))
+            if mime in _COUNTED:
+                seconds = found
+            elif found < seconds - _TOLERANCE:
+                note = ENDS_EARLY
         if seconds <= _SHORT:
             limit = min((_SHORT + 1) * hertz, _MOST)
             samples = _samples(container, track, limit=limit)
@@ -86,7 +94,7 @@ def _decoded(data: bytes, mime: str) -> _Sound:
         else:
             length = length_of(seconds)
             levels = _moments(container, track, seconds)
-        return length, hertz, channels, levels, [DECODERS[context.name]]
+        return length, hertz, channels, levels, [DECODERS[context.name]], note
 
 
 def _samples(container: InputContainer, track: AudioStream, *, limit: int) -> Samples:

@@ -33,7 +33,7 @@ from odps_nb.html import LINE, MUTED, SMALL, Html, bundle, element, join
 from odps_nb.notebook.preview.peek import peek
 from odps_nb.parsing.client import ParserStoppedError
 from odps_nb.parsing.encodings import decode_detected
-from odps_nb.parsing.reasons import refusal_of
+from odps_nb.parsing.reasons import ENDS_EARLY, ends_early, refusal_of
 from odps_nb.parsing.values import UnshowableError
 from odps_nb.terms import count_of, format_bytes, shorten
 
@@ -219,6 +219,8 @@ def _tile(
     name = " ".join(visible(blob.file_name or "").split()) or fallback_name
     drawing = _draw(excerpt, format, size, name=name, render=render)
     notes = [drawing.note, _invalid(excerpt, format)]
+    if excerpt.whole and ends_early(excerpt.data) and ENDS_EARLY not in drawing.note:
+        notes.append(ENDS_EARLY)
     notes += [] if excerpt.whole else [_head_note(excerpt)]
     drawn = Tile(
         name=name,

@@ -16,7 +16,7 @@ KINDS = """PNG JPEG GIF WebP BMP TIFF AVIF HEIC ICO SVG Parquet Arrow ORC Avro N
     xz zstd tar HTML PDF text WAV FLAC pickle safetensors ONNX GGUF PyTorch
     notebook
     MP4 QuickTime WebM Matroska AVI MP3 Ogg M4A Excel OpenDocument DICOM Markdown Python
-    Word PowerPoint EPUB message PPM DDS PSD
+    Word PowerPoint EPUB message PPM DDS QOI PSD
     AMR AU AIFF AAC WMA WMV MPEG-TS MPEG-PS FLV 3GP SQLite"""
 
 

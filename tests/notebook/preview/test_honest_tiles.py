@@ -14,7 +14,11 @@ import pytest
 from PIL import Image
 
 from fuzz import media_files
+from fuzz.preview_files import files
+from odps_nb.access.blob import MAX_BYTES
+from odps_nb.convert import blob_content
 from odps_nb.convert.pictures import register
+from odps_nb.errors import ConversionError
 from odps_nb.formats.drawing import Excerpt
 from odps_nb.formats.registry import differs, kinds, media_type, sniff
 from odps_nb.formats.shared import GRID
@@ -24,6 +28,7 @@ from odps_nb.parsing.values import UnshowableError
 from tests.support.encrypted import encrypted_parquet
 from tests.support.previews import Seen, Value
 
+FILES = files()
 INTERNALS = re.compile(r"0x[0-9a-f]{4,}|errno|avcodec|<_io|object at|Error\b", re.IGNORECASE)
 
 
@@ -127,6 +132,44 @@ def test_a_truncated_picture_shows_its_readable_part_with_a_note():
     assert "64 × 48" in made.text
     assert "truncated or damaged" in notes(data[:-40])
     assert notes(data) == ""  # earlier decoding does not change the settings of the process
+
+
+FILMS = media_files.files()
+WHOLE = {
+    **{name: FILMS[name] for name in ("song.flac", "song.aiff", "call.au", "call.wav", "clip.avi")},
+    "sound.wav": FILES["sound.wav"],
+    "photo.dds": FILMS["photo.dds"],
+    "rows.orc": FILES["rows.orc"],
+    "rows.arrow": arrow(900),
+    "rows.arrows": arrow(900, form=pa.ipc.new_stream),
+    "photo.webp": picture("WEBP"),
+    "photo.tiff": picture("TIFF", compression="tiff_lzw"),
+}
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_a_truncated_file_is_called_truncated(name):
+    data = WHOLE[name]
+    assert "damaged" not in notes(data)
+    for cut in (len(data) // 2, len(data) * 9 // 10):
+        assert notes(data[:cut]).count("truncated or damaged: its data ends early") == 1
+
+
+@pytest.mark.parametrize("size", [0, 0x7FFFF024, 0xFFFFFFFF])
+def test_a_sound_of_unknown_length_is_not_called_truncated(size):
+    """Programs that write to a pipe do not know the length."""
+    data = FILES["sound.wav"]
+    assert notes(data[:4] + struct.pack("<I", size) + data[8:]) == ""
+
+
+def test_a_panic_of_a_library_in_rust_is_a_refusal():
+    assert notes(FILES["book.xls"][:-1]) == (
+        "not decoded here: the decoder found invalid data in it"
+    )
+    with pytest.raises(ConversionError, match="the decoder found invalid data in it"):
+        blob_content.as_table(
+            FILES["book.xls"][:-1], "application/vnd.ms-excel", max_bytes=MAX_BYTES
+        )
 
 
 @pytest.mark.parametrize(

@@ -4,11 +4,13 @@ import bz2
 import gzip
 import io
 import lzma
+import tarfile
 import warnings
 import zipfile
 
 import numpy as np
 import pytest
+import zstandard
 from PIL import Image
 
 from odps_nb.errors import (
@@ -26,6 +28,8 @@ from odps_nb.formats.shared import GRID, SINGLE
 from odps_nb.notebook.preview.tile import mimebundle, tile
 from tests.support.previews import Seen, Value, seen
 from tests.support.samples import encode
+
+zstd = zstandard.ZstdCompressor().compress
 
 # -- every kind ---------------------------------------------------------------------------------
 
@@ -174,13 +178,35 @@ def test_an_encrypted_zip_is_called_password_protected():
     assert "password" not in seen(zipped(0, b"a.txt")).text
 
 
-@pytest.mark.parametrize("compress", [gzip.compress, bz2.compress, lzma.compress])
-@pytest.mark.parametrize("data", [b"some text\n" * 500, bytes(range(256)) * 9, bytes(1 << 21)])
+def tar():
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w") as archive:
+        for size in (9, 900):
+            part = tarfile.TarInfo(f"part {size}")
+            part.size = size
+            archive.addfile(part, io.BytesIO(b"x" * size))
+    return out.getvalue()
+
+
+@pytest.mark.parametrize("compress", [gzip.compress, bz2.compress, lzma.compress, zstd])
+@pytest.mark.parametrize(
+    "data", [b"some text\n" * 500, bytes(range(256)) * 9, bytes(1 << 21), tar()]
+)
 def test_a_truncated_compressed_file_has_a_note(compress, data):
-    packed = compress(data)
-    assert tile(Value(packed)).notes == ()
-    if len(data) < MIB:
-        assert tile(Value(packed[:-9])).notes == ("truncated or damaged: its data ends early",)
+    for packed in (compress(data), compress(data[:700]) + compress(data[700:])):
+        made = tile(Value(packed))
+        assert made.notes == ()
+        assert ("tar · 2 files" in made.text) == (data == tar())
+        if len(data) < MIB:
+            assert tile(Value(packed[:-9])).notes == ("truncated or damaged: its data ends early",)
+
+
+@pytest.mark.parametrize("count", [600, 1024, 1800])
+def test_a_tar_file_without_its_end_has_a_note(count):
+    made = tile(Value(tar()[:count]))
+    assert "tar · first files" in made.text
+    assert made.notes == ("truncated or damaged: its end was not found",)
+    assert tile(Value(tar())).notes == ()
 
 
 # -- damaged files -----------------------------------------------------------------------------

@@ -67,6 +67,7 @@ SAYS = {
     "photo.jp2": ("JPEG 2000 · 64 × 48", ""),
     "photo.ppm": ("PPM · 64 × 48", ""),
     "photo.dds": ("DDS · 64 × 48", ""),
+    "photo.qoi": ("QOI · 64 × 48", ""),
     "photo.psd": ("PSD · 64 × 48", ""),
     "letter.docx": (
         "Word · 3 pages · 1,200 words",
