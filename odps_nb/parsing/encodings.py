@@ -246,11 +246,25 @@ def _of_pairs(data: bytes, *, whole: bool) -> str:
     return ""
 
 
+def _is_utf_8_with_controls(data: bytes, *, whole: bool) -> bool:
+    """Whether few bytes are control characters; in UTF-16 text that is valid UTF-8, many are."""
+    letters = data.translate(None, b"\t\n\r")
+    if len(_NOT_TEXT.findall(letters)) * 4 >= len(letters):
+        return False
+    try:
+        return bool(decode(data, "utf-8", whole=whole))
+    except UnicodeDecodeError:
+        return False
+
+
 def _guessed(data: bytes, *, whole: bool) -> Encoding | None:
     """Guess the encoding from the complete lines of ``data``; the result fits all of ``data``."""
     from charset_normalizer import from_bytes
 
-    if _NOT_TEXT.search(data) and not any(_is_text(data, name, whole=False) for name in _WIDE):
+    if _NOT_TEXT.search(data) and (
+        _is_utf_8_with_controls(data, whole=whole)
+        or not any(_is_text(data, name, whole=False) for name in _WIDE)
+    ):
         return None  # in all other encodings, these bytes are control characters
     # a truncated character would count against the right encoding
     sample = data if whole else data[: data.rfind(b"\n") + 1] or data

@@ -98,12 +98,22 @@ def test_a_declared_encoding_that_is_wrong_is_ignored(stated):
         bytes(range(256)),
         b"\x7fELF\x02\x01\x01" + bytes(40),
         b"\xff" * 40,
+        b"hello\0world\n",
+        b"a,b\n1,\0\n",
+        "Grüße\0 aus München\n".encode(),
     ],
 )
 def test_binary_data_is_not_text(data):
     assert detect(data) is None
     with pytest.raises(ConversionError, match=r"is not valid utf-8|is binary"):
         blob_content.as_text(data, None)
+    assert sniff(data, len(data)).encoding == ""
+
+
+def test_control_characters_do_not_make_ascii_text_utf_16():
+    """As in the output of a terminal: escape sequences, and a bell."""
+    data = b"normal\x1b[31mred\x1b[0m\x07\n"
+    assert blob_content.as_text(data, None) == data.decode()
     assert sniff(data, len(data)).encoding == ""
 
 

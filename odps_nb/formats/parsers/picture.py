@@ -136,8 +136,9 @@ def drawn(image: Image.Image, size: Size) -> tuple[list[str], bytes]:
 
 def _extent(image: Image.Image) -> str:
     width, height = image.size
-    if _orientation(image) in (5, 6, 7, 8):
-        width, height = height, width  # stored rotated by 90°
+    # stored rotated by 90°, but Pillow states the size of an upright TIFF
+    if image.format != "TIFF" and _orientation(image) in (5, 6, 7, 8):
+        width, height = height, width
     return f"{width} × {height}"
 
 

@@ -26,7 +26,7 @@ from odps_nb.formats.drawing import Excerpt
 from odps_nb.formats.kind import MIB
 from odps_nb.formats.shared import GRID, SINGLE
 from odps_nb.notebook.preview.tile import mimebundle, tile
-from tests.support.previews import Seen, Value, seen
+from tests.support.previews import Seen, Value, picture_in, seen
 from tests.support.samples import encode
 
 zstd = zstandard.ZstdCompressor().compress
@@ -104,6 +104,15 @@ def test_a_completely_read_blob_is_marked_as_verified(samples):
 def test_an_animation_runs_only_if_opened_alone(samples):
     assert "data:image/png" in tile(samples["life.gif"], size=GRID).html
     assert "data:image/webp" in tile(samples["life.gif"], size=SINGLE).html
+
+
+@pytest.mark.parametrize("form", ["JPEG", "PNG", "WEBP", "AVIF", "TIFF"])
+def test_a_picture_stored_on_its_side_is_drawn_and_described_upright(form):
+    exif = Image.Exif()
+    exif[0x0112] = 6  # orientation
+    made = tile(Value(encode(Image.new("RGB", (60, 40)), form, exif=exif)))
+    assert "40 × 60" in made.text
+    assert picture_in(Seen(made.html)).size == (40, 60)
 
 
 def test_thumbnails_contain_no_bytes_of_the_original_file():
