@@ -29,6 +29,9 @@ SOUNDS: Final = {
 #: Prefix of the error for a video or audio file that a browser may still play.
 OTHER_CODEC: Final = "not decoded here: its codec is"
 
+#: Error for a file in a video format without video, such as a voice recording of a browser.
+ONLY_SOUND: Final = "it contains only sound"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Size:

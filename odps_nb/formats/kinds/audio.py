@@ -52,7 +52,10 @@ _RATES_1: Final = (0, 32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 
 _RATES_2: Final = (0, 8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 144, 160)
 #: Media types that browsers play, and WAV format codes that they play (integer, float, A-law,
 #: µ-law, extensible).
-_PLAYED: Final = ("audio/wav", "audio/mpeg", "audio/flac", "audio/ogg", "audio/mp4", "audio/aac")
+_PLAYED: Final = (
+    *("audio/wav", "audio/mpeg", "audio/flac", "audio/ogg", "audio/mp4", "audio/aac"),
+    *("video/mp4", "video/webm"),
+)
 _PLAYED_CODES: Final = (1, 3, 6, 7, 0xFFFE)
 _COLUMNS: Final = 480  # columns of the drawing
 _HERTZ: Final = {3: (44100, 48000, 32000), 2: (22050, 24000, 16000), 0: (11025, 12000, 8000)}
@@ -122,7 +125,8 @@ def _mp3_frame(head: bytes, at: int) -> int | None:
     return samples * kilobits * 1000 // _HERTZ[version][hertz] + (head[at + 2] >> 1 & 1)
 
 
-def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing:
+def draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing:
+    """Draw a sound; also used for a file in a video format that contains only sound."""
     facts: tuple[str, ...] = ()
     wave = note = cut = player = ""
     may_play = excerpt.whole
@@ -200,4 +204,4 @@ def _waveform(levels: bytes, size: Size) -> str:
     return data_url("image/svg+xml", drawing.encode())
 
 
-KIND = Kind(name="audio", formats=_FORMATS, draw=_draw, recognise=_recognise, limit=8 * MIB)
+KIND = Kind(name="audio", formats=_FORMATS, draw=draw, recognise=_recognise, limit=8 * MIB)

@@ -21,8 +21,9 @@ from odps_nb.formats.drawing import (
     reason_to_show,
 )
 from odps_nb.formats.kind import MIB, Format, Head, Kind
+from odps_nb.formats.kinds import audio
 from odps_nb.formats.parsing import parse
-from odps_nb.formats.shared import ASF, ASF_FILM, OTHER_CODEC, Size
+from odps_nb.formats.shared import ASF, ASF_FILM, ONLY_SOUND, OTHER_CODEC, Size
 from odps_nb.html import TINT, Html, data_url, element
 from odps_nb.parsing.values import UnshowableError
 from odps_nb.terms import format_bytes
@@ -104,6 +105,8 @@ def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing
         poster, facts = encoded_url(parsed.data), parsed.texts("facts")
     except (UnshowableError, MissingDependencyError) as error:
         note = reason_to_show(error)
+        if note == ONLY_SOUND:
+            return audio.draw(excerpt, format, size, name=name)
         # for any other error, the browser cannot play the file either
         may_play = isinstance(error, MissingDependencyError) or note.startswith(OTHER_CODEC)
         if not (may_play and playable) or len(excerpt.data) > excerpt.room:

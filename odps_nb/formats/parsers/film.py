@@ -10,7 +10,7 @@ import numpy as np
 
 from odps_nb.formats.parsers.containers import DECODERS, FAILURES, opened
 from odps_nb.formats.parsers.picture import MAX_PIXELS, check_pixels, thumbnail
-from odps_nb.formats.shared import OTHER_CODEC, Size, answer, length_of
+from odps_nb.formats.shared import ONLY_SOUND, OTHER_CODEC, Size, answer, length_of
 from odps_nb.parsing.reasons import DAMAGED, refusal_of
 from odps_nb.parsing.values import UnshowableError
 
@@ -46,7 +46,7 @@ def _parsed(data: bytes, mime: str, size: Size, *, whole: bool) -> tuple[dict[st
     with opened(data, mime) as container:
         film = next((stream for stream in container.streams.video if not _is_cover(stream)), None)
         if film is None:
-            raise UnshowableError("no video track found")
+            raise UnshowableError(ONLY_SOUND if container.streams.audio else "no video track found")
         context = film.codec_context
         name = context.name if context is not None else ""
         if name not in DECODERS:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -29,6 +30,7 @@ _COUNTED: Final = ("audio/amr", "audio/aac")
 #: Formats that state it, so that a shorter sound is truncated; see `ends_early` for others.
 _STATED: Final = ("audio/flac", "audio/basic", "audio/mp4")
 _TOLERANCE: Final = 0.1  # seconds
+_STATED_IN_MP3: Final = re.compile(rb"(?:Xing|Info)\0\0\0[\x01\x03\x05\x07\x09\x0b\x0d\x0f]")
 
 
 def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
@@ -77,7 +79,7 @@ def _decoded(data: bytes, mime: str) -> _Sound:
         hertz, channels = context.sample_rate, context.layout.nb_channels
         seconds = (container.duration or 0) / 1_000_000
         note = ""
-        if mime in (*_COUNTED, *_STATED):
+        if mime in (*_COUNTED, *_STATED) or (mime == "audio/mpeg" and _STATED_IN_MP3.search(data)):
             with opened(data, mime) as counted:
                 parts = (packet.duration or 0 for packet in counted.demux(audio=0))
                 found = float(sum(parts) * (track.time_base or 0))

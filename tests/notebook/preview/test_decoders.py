@@ -170,6 +170,16 @@ def test_a_truncated_video_is_reported_and_has_no_player():
     assert "no video track found" in page.text
 
 
+@pytest.mark.parametrize(("container", "codec"), [("webm", "libopus"), ("mp4", "aac")])
+def test_a_voice_recording_in_a_video_format_has_a_waveform_and_a_player(container, codec):
+    made = tile(Value(media_files.sound(container, codec)))
+    assert made.notes == ()
+    assert "0:02 · 48 kHz · mono" in made.text
+    page = Page(made.html)
+    assert {"img", "audio"} <= set(page.tags)
+    assert "video" not in page.tags
+
+
 def test_the_explorer_shows_frames_and_waveforms_as_thumbnails():
     for name, start in (("clip.mp4", "png"), ("clip.mkv", "png"), ("song.mp3", "svg+xml")):
         made = thumbnail(Value(FILMS[name], "", name))

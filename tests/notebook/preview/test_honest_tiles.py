@@ -136,7 +136,10 @@ def test_a_truncated_picture_shows_its_readable_part_with_a_note():
 
 FILMS = media_files.files()
 WHOLE = {
-    **{name: FILMS[name] for name in ("song.flac", "song.aiff", "call.au", "call.wav", "clip.avi")},
+    **{
+        name: FILMS[name]
+        for name in ("song.flac", "song.mp3", "song.aiff", "call.au", "call.wav", "clip.avi")
+    },
     "sound.wav": FILES["sound.wav"],
     "photo.dds": FILMS["photo.dds"],
     "rows.orc": FILES["rows.orc"],
