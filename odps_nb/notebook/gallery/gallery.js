@@ -251,6 +251,7 @@ function render({ model, el }) {
       h("button", { tabindex: -1, "aria-hidden": "true", "data-act": name, title: text }, sign);
     one.classList.toggle("odps-g-failed", tile.failed);
     one.setAttribute("aria-label", [tile.name, tile.words, tile.row, ...tile.notes].filter(Boolean).join(", "));
+    const marked = marks(tile).slice(0, 2); // there is space for two lines; the enlarged view shows all
     one.replaceChildren(
       h("div", { class: "odps-g-shot" }, shot(tile)),
       h(
@@ -258,8 +259,8 @@ function render({ model, el }) {
         { class: "odps-g-caption" },
         h("div", { class: "odps-g-name", title: tile.name }, h("bdi", {}, tile.name)),
         h("div", { class: "odps-x-muted odps-g-line", title: tile.words }, tile.verified ? "✓ " : "", tile.words),
-        tile.row ? h("div", { class: "odps-g-line", title: tile.row }, h("bdi", {}, tile.row)) : null,
-        ...marks(tile)
+        tile.row && marked.length < 2 ? h("div", { class: "odps-g-line", title: tile.row }, h("bdi", {}, tile.row)) : null,
+        ...marked
       ),
       check,
       h("div", { class: "odps-g-acts" }, act("open", "⤢", "enlarge (Enter)"), act("save", "Save", "save (s)"), act("copy", "Copy reference", "copy the reference (c)"))

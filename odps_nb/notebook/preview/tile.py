@@ -99,7 +99,7 @@ class Tile:
         """One-line summary of the blob."""
         parts = [shorten(self.name, 48), self.words]
         parts += ["verified"] if self.verified else []
-        parts += [shorten(self.beside, 80)] if self.beside else []
+        parts += [shorten(" ".join(self.beside.split()), 80)] if self.beside else []
         return "  ".join(parts)
 
     @cached_property

@@ -48,9 +48,10 @@ def hostile(odps):
             (page, f"image/png;{NASTY}", "\u202egnp.exe"),
             (svg, "image/svg+xml", "drawing.svg"),
             (json.dumps({NASTY: [NASTY]}).encode(), "application/json", "data.json"),
+            (f"a,b\n1\n2,{NASTY}\n".encode(), "image/png", "ragged.csv"),
         ]
     ]
-    table.write(pd.DataFrame({"id": range(4), "content": blobs}))
+    table.write(pd.DataFrame({"id": range(5), "content": blobs}))
     yield name
     odps.drop_table(name)
 
@@ -115,7 +116,7 @@ def test_live_tiles_replace_the_static_page(page):
     expect(caption).to_contain_text("✓ JPEG · 960 × 640 · 25.9 kB")
     expect(caption).to_contain_text("row 1")
     figures = page.locator(".jp-OutputArea-child figure")
-    assert figures.count() == 47 + 64 + 4
+    assert figures.count() == 47 + 64 + 5
     assert not any(figures.nth(n).is_visible() for n in (0, 47, 110))
 
 
@@ -299,12 +300,21 @@ def test_text_has_enough_contrast_in_dark_and_light_themes(page, theme):
     assert faint(gallery(page, MEDIA)) == []
 
 
+def test_no_line_of_a_caption_is_cut_by_the_edge_of_its_tile(page):
+    view = gallery(page, HOSTILE)
+    expect(tile(view, 4).locator(".odps-g-note")).to_contain_text("line 2 has 1 field")
+    for caption in view.locator(".odps-g-caption").all():
+        box, line = caption.locator("..").bounding_box(), caption.locator(":scope > *").last
+        end = line.bounding_box()
+        assert end["y"] + end["height"] <= box["y"] + box["height"]
+
+
 def test_texts_of_blobs_are_shown_as_text_and_cause_no_request(page, jupyter):
     view = gallery(page, HOSTILE)
-    expect(view.locator(".odps-g-caption")).to_have_count(4)
+    expect(view.locator(".odps-g-caption")).to_have_count(5)
     assert names(view)[0].startswith(NASTY[:40])
     assert names(view)[1] == "\\u202egnp.exe"
-    for place in range(4):
+    for place in range(5):
         tile(view, place).focus()
         page.keyboard.press("Enter")
         stage = view.locator(".odps-g-stage")
@@ -333,7 +343,7 @@ def saved(page, jupyter):
 
 
 def test_the_saved_notebook_has_a_bounded_static_page_and_no_key(saved, service):
-    for number, tiles in ((1, 47), (2, 64), (3, 4)):
+    for number, tiles in ((1, 47), (2, 64), (3, 5)):
         outputs = json.dumps(saved["cells"][number]["outputs"])
         assert outputs.count("<figure") == tiles
         assert len(outputs) < 2.2 * 2**20

@@ -177,3 +177,7 @@ def test_the_text_of_a_tile_keeps_the_indentation_of_a_tree():
     assert markup_text(made.drawing.html).splitlines() == [
         *("1 key", "  a: 1 key", "    b: 2 items", "      0: 1", "      1: 2")
     ]
+
+
+def test_the_text_of_a_tile_is_one_line():
+    assert tile(Value(b"x"), row="title two\nlines").text.endswith("  title two lines")
