@@ -18,7 +18,14 @@ import numpy as np
 import pyarrow as pa
 
 from odps_nb.arrow.validation import validate
-from odps_nb.convert.pictures import PICTURES, icon_size, open_picture, register, tiff_form
+from odps_nb.convert.pictures import (
+    PICTURES,
+    check_signs,
+    icon_size,
+    open_picture,
+    register,
+    tiff_form,
+)
 from odps_nb.convert.text_table import TableTextOptions, delimited_table, json_table
 from odps_nb.convert.unreadable import check_encryption, check_unions
 from odps_nb.convert.warning import warn
@@ -61,6 +68,7 @@ def as_picture(data: bytes, mime: str, *, max_pixels: int) -> Image.Image:
             picture = open_picture(data, mime)
             _require_pixels(picture.size, max_pixels)
             picture.load()
+            check_signs(picture)
         except Image.DecompressionBombError as error:
             raise LimitExceededError(
                 f"the picture has too many pixels for Pillow: {error}",

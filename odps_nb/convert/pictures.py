@@ -67,6 +67,17 @@ def open_picture(data: bytes, *mimes: str) -> Image.Image:
     return Image.open(io.BytesIO(data), formats=known)
 
 
+def check_signs(picture: Image.Image) -> None:
+    """Raise `ValueError` for a TIFF with integers that Pillow decodes with the wrong sign."""
+    tags = getattr(picture, "tag_v2", {})
+    # mode, BitsPerSample, SampleFormat: 1 is unsigned (the default), 2 is signed
+    form = picture.mode, tags.get(258, (1,))[0], tags.get(339, (1,))[0]
+    low, high = picture.getextrema() if form in (("L", 8, 2), ("I", 32, 1)) else (0, 0)
+    if low < 0 or (form[0] == "L" and high > 127):  # type: ignore[operator]
+        sign = "signed" if form[0] == "L" else "unsigned"
+        raise ValueError(f"Pillow does not decode {sign} values of {form[1]} bits")
+
+
 def tiff_form(data: bytes) -> str:
     """Describe the pixel format in a TIFF's first directory; empty if unknown."""
     from PIL import TiffImagePlugin

@@ -5,6 +5,7 @@ error.
 """
 
 import io
+import struct
 import subprocess
 import sys
 import zlib
@@ -23,6 +24,8 @@ from odps_nb.convert.pictures import PICTURES, icon_size, register
 from odps_nb.errors import ConversionError, LimitExceededError, OdpsNbError
 from odps_nb.formats.parsers import picture as previewed
 from odps_nb.formats.registry import media_type
+from odps_nb.notebook.preview.tile import tile
+from tests.support.previews import Value
 
 ROWS = pa.table({"id": range(5000), "word": ["some words"] * 5000})
 
@@ -175,6 +178,20 @@ def test_a_truncated_picture_is_refused(form):
     with pytest.raises(ConversionError, match=r"cannot be read|cannot decode") as caught:
         as_picture(data, detected_type(data), max_pixels=MAX_PIXELS)
     assert "0x" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("signed", "values"), [(1, np.array([[5, -5]], "i4")), (2, np.array([[5, 251]], "u1"))]
+)
+def test_a_tiff_whose_values_pillow_gives_the_wrong_sign_is_refused(signed, values):
+    """Pillow has neither unsigned integers of 32 bits nor signed bytes."""
+    out = io.BytesIO()
+    Image.fromarray(values).save(out, "TIFF", tiffinfo={339: 2})
+    tag = struct.pack("<HHI", 339, 3, 1)
+    data = out.getvalue().replace(tag + b"\2", tag + bytes([signed]))
+    assert tile(Value(data)).notes[0].startswith("not decoded here: Pillow does not decode")
+    with pytest.raises(ConversionError, match=r"does not decode (un)?signed values of"):
+        array(data)
 
 
 def test_arrays_keep_shape_type_and_values():

@@ -62,6 +62,8 @@ FILES: dict[str, str] = {
 #: Reasons for single files whose conversion differs from that of another library.
 CONVERSIONS: dict[str, str] = {
     "exiv2/Sony.HIF": "more pixels than the default of max_pixels",
+    "pillow/Tests/images/8bit.s.tif": "Pillow decodes its signed bytes as unsigned",
+    "pillow/Tests/images/separate_planar_extra_samples.tiff": "its bytes are signed, as above",
     "gensim/gensim/test/test_data/simlex999.txt": "its header is a comment",
     "gensim/gensim/test/test_data/wordsim353.tsv": "its header is a comment",
 }

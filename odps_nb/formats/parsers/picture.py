@@ -9,7 +9,14 @@ from __future__ import annotations
 import io
 from typing import Any, Final
 
-from odps_nb.convert.pictures import PICTURES, icon_size, open_picture, register, tiff_form
+from odps_nb.convert.pictures import (
+    PICTURES,
+    check_signs,
+    icon_size,
+    open_picture,
+    register,
+    tiff_form,
+)
 from odps_nb.errors import MissingDependencyError
 from odps_nb.formats.parsers.colours import as_srgb
 from odps_nb.formats.parsers.depth import stretched
@@ -114,6 +121,7 @@ def drawn(image: Image.Image, size: Size) -> tuple[list[str], bytes]:
     if image.format in _JPEG:
         image.draft(None, _box(size))  # Pillow then decodes at reduced size if possible
     check_pixels(*image.size, most=most)
+    check_signs(image)
     # not animations: depth maps and previews that phones append to a JPEG, and layers of a PSD
     still = (*_JPEG, "PSD", "TIFF")
     has_more = bool(getattr(image, "is_animated", False))
