@@ -5,12 +5,13 @@ Personal data (patient, place, physician) are never returned.
 
 from __future__ import annotations
 
+import contextlib
 import io
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pydicom
-from pydicom.pixels.processing import apply_rescale, apply_voi_lut
+from pydicom.pixels.processing import apply_color_lut, apply_rescale, apply_voi_lut
 from pydicom.pixels.utils import pixel_array
 
 from odps_nb.formats.parsers.depth import grey
@@ -45,11 +46,15 @@ def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
 def _frame(dataset: pydicom.Dataset) -> Image.Image:
     """Return the first frame, with grey levels from the file's window or the full range."""
     values = pixel_array(dataset, index=0)
+    if dataset.get("PhotometricInterpretation") == "PALETTE COLOR":
+        values = apply_color_lut(values, dataset)
     if values.ndim == 3:  # colour
         from PIL import Image
 
-        return Image.fromarray(values.astype(np.uint8))
-    scaled = apply_voi_lut(apply_rescale(values, dataset), dataset).astype(np.float32)
-    drawn = grey(scaled)
+        return Image.fromarray((values >> 8 * (values.itemsize - 1)).astype(np.uint8))
+    scaled = apply_rescale(values, dataset)
+    with contextlib.suppress(ValueError):  # some programs write a window of no width
+        scaled = apply_voi_lut(scaled, dataset)
+    drawn = grey(scaled.astype(np.float32))
     inverted = dataset.get("PhotometricInterpretation") == "MONOCHROME1"  # low values are white
     return drawn.point(lambda level: 255 - level) if inverted else drawn

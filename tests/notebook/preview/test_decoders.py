@@ -13,6 +13,7 @@ from functools import partial
 
 import av
 import numpy as np
+import pydicom
 import pytest
 from PIL import Image
 
@@ -265,6 +266,43 @@ def test_a_pdf_that_is_not_drawn_shows_a_card_with_the_reason():
     assert "img" not in page.tags
     assert "Tea" in page.text
     assert "not decoded here: the decoder found invalid data in it" in page.text
+
+
+PALETTE = {
+    "PhotometricInterpretation": "PALETTE COLOR",
+    **{f"{name}PaletteColorLookupTableDescriptor": [2, 0, 16] for name in ("Red", "Green", "Blue")},
+    "RedPaletteColorLookupTableData": struct.pack("<2H", 0x40FF, 0xC0FF),
+    "GreenPaletteColorLookupTableData": bytes(4),
+    "BluePaletteColorLookupTableData": bytes(4),
+    "PixelData": struct.pack("<H", 1) * 32 * 48,
+}
+COLOURS = {
+    "PhotometricInterpretation": "RGB",
+    "SamplesPerPixel": 3,
+    "PlanarConfiguration": 0,
+    "PixelData": struct.pack("<3H", 0xC0FF, 0, 0) * 32 * 48,
+}
+
+
+@pytest.mark.parametrize("elements", [PALETTE, COLOURS])
+def test_colours_of_dicom_are_drawn(elements):
+    made = page_of(dicom_with(**elements))
+    assert has_colour(rgb(made), (10, 10), (0xC0, 0, 0))
+
+
+def test_dicom_with_a_window_of_no_width_is_drawn_in_full_range():
+    data = dicom_with(WindowCenter=10, WindowWidth=0)
+    assert rgb(page_of(data)).tobytes() == rgb(page_of(document_files.dicom())).tobytes()
+
+
+def dicom_with(**elements):
+    dataset = pydicom.dcmread(io.BytesIO(document_files.dicom()))
+    for name, value in elements.items():
+        setattr(dataset, name, value)
+        dataset[name].VR = dataset[name].VR.removesuffix(" or SS")
+    out = io.BytesIO()
+    dataset.save_as(out)
+    return out.getvalue()
 
 
 def test_dicom_shows_no_personal_data():
