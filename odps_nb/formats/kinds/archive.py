@@ -48,6 +48,9 @@ _PACKED = (
 )
 
 
+_LIST = "margin:0;padding:8px 10px 8px 26px;overflow-wrap:anywhere"
+
+
 def _recognise(head: Head) -> Format | None:
     if head.data.startswith(b"ustar", 257):
         return _TAR
@@ -64,7 +67,7 @@ def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing
     note = parsed.text("note")
     if "names" in parsed.found:
         rows = (element("li", entry) for entry in parsed.texts("names"))
-        listed = element("ul", *rows, style=f"margin:0;padding:8px 10px 8px 26px;{SMALL}")
+        listed = element("ul", *rows, style=f"{_LIST};{SMALL}")
         html = scroller("div", listed, label=f"names inside {name}", style=size.box)
         if "sounds" in parsed.found:
             heard = players(parsed, size, name=name, room=excerpt.room)

@@ -80,7 +80,7 @@ def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing
 
 
 def _box(body: Html, size: Size, name: str) -> Html:
-    inner = element("div", body, style="padding:8px 10px")
+    inner = element("div", body, style="padding:8px 10px;overflow-wrap:anywhere")
     return scroller("div", inner, label=f"content of {name}", style=size.box)
 
 

@@ -12,6 +12,7 @@ from odps_nb.formats.kind import MIB
 from odps_nb.formats.shared import GRID, SINGLE, markup_text
 from odps_nb.notebook.gallery.tiles import TILE
 from odps_nb.notebook.preview.tile import row_beside, tile
+from tests.notebook.preview.test_kinds import zipped
 from tests.support.previews import Seen, Value
 
 
@@ -181,3 +182,8 @@ def test_the_text_of_a_tile_keeps_the_indentation_of_a_tree():
 
 def test_the_text_of_a_tile_is_one_line():
     assert tile(Value(b"x"), row="title two\nlines").text.endswith("  title two lines")
+
+
+@pytest.mark.parametrize("data", [b'{"a": "' + b"x" * 150 + b'"}', zipped(0, b"x" * 150)])
+def test_long_names_and_values_are_wrapped(data):
+    assert "overflow-wrap:anywhere" in tile(Value(data)).drawing.html
