@@ -33,7 +33,7 @@ from odps_nb.convert.workbook import WORKBOOKS, sheet_table
 from odps_nb.errors import ConversionError, LimitExceededError, MissingDependencyError
 from odps_nb.parsing.delimited import BLANKS, HIVE
 from odps_nb.parsing.encodings import SAMPLE, decode, decode_detected, detect, detect_after
-from odps_nb.parsing.reasons import DAMAGED, ENDS_EARLY, ends_early, refusal_of
+from odps_nb.parsing.reasons import DAMAGED, ENDS_EARLY, ends_early, is_failure, refusal_of
 from odps_nb.terms import count_of, format_bytes
 from odps_nb.wire.arrow_stream import DEFAULT_MAX_DECOMPRESSED, EndMarkerCheck
 
@@ -91,7 +91,7 @@ def readable(mime: str, wanted: str, limit: int) -> Iterator[None]:
     """
     try:
         yield
-    except (ConversionError, LimitExceededError, MissingDependencyError, KeyboardInterrupt):
+    except (ConversionError, LimitExceededError, MissingDependencyError):
         raise
     except MemoryError:
         raise LimitExceededError(
@@ -100,7 +100,9 @@ def readable(mime: str, wanted: str, limit: int) -> Iterator[None]:
             hint="pass a larger max_bytes= or max_pixels= if you trust it, or read part of"
             " blob.open(seek=True)",
         ) from None
-    except BaseException as error:  # a panic of a library in Rust is not an `Exception`
+    except BaseException as error:
+        if not is_failure(error):
+            raise
         raise _not_readable(mime, wanted, error) from error
 
 

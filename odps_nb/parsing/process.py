@@ -29,7 +29,7 @@ from typing import Any, Final
 
 from odps_nb.child_process import LENGTHS, die_first, hide_pandas, pack, unpack
 from odps_nb.errors import ConversionError, LimitExceededError, MissingDependencyError
-from odps_nb.parsing.reasons import refusal_of
+from odps_nb.parsing.reasons import is_failure, refusal_of
 from odps_nb.parsing.values import Limits, UnshowableError
 
 #: Entry point group for parsers in other packages; each is a module with a function `parse`.
@@ -119,8 +119,10 @@ def _done(job: dict[str, Any], data: bytes) -> bytes:
         return pack({"unshowable": str(error)})
     except MemoryError:
         return pack({"stopped": "too much memory"})
-    except BaseException as error:  # noqa: BLE001 - third-party decoders may raise anything for
-        # malicious bytes, also a panic in Rust; the preview tile shows the reason
+    except BaseException as error:  # third-party decoders may raise anything for malicious bytes
+        if not is_failure(error):
+            raise
+        # the preview tile shows the reason
         return pack({"unshowable": refusal_of(error)})
 
 

@@ -103,6 +103,11 @@ def ends_early(data: bytes) -> bool:
     return False
 
 
+def is_failure(error: BaseException) -> bool:
+    """Whether a library failed; false for Ctrl-C and exits. A panic in Rust is no `Exception`."""
+    return isinstance(error, Exception) or type(error).__name__ == "PanicException"
+
+
 def refusal_of(error: BaseException) -> str:
     """Return ``truncated or damaged: …`` if damage is certain, else ``not decoded here: …``."""
     reason = reason_of(error)
