@@ -123,14 +123,14 @@ def _interrupted_later() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread() or not callable(handler):
         yield
         return
-    came: list[tuple[int, FrameType | None]] = []
-    signal.signal(signal.SIGINT, lambda number, frame: came.append((number, frame)))
+    received: list[tuple[int, FrameType | None]] = []
+    signal.signal(signal.SIGINT, lambda number, frame: received.append((number, frame)))
     try:
         yield
     finally:
         signal.signal(signal.SIGINT, handler)
-        if came:
-            handler(*came[0])
+        if received:
+            handler(*received[0])
 
 
 def _in_child() -> None:

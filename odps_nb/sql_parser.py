@@ -80,5 +80,5 @@ def _own_errors() -> Iterator[None]:
     except (SqlglotError, RecursionError, MemoryError):
         raise
     except Exception as error:  # sqlglot may raise any exception for an unusual tree
-        said = "the parser failed: check that each function has all its arguments"
-        raise ParseError(said) from error
+        reason = "the parser failed: check that each function has all its arguments"
+        raise ParseError(reason) from error

@@ -140,9 +140,7 @@ def _settings(findings: Sequence[SourceReport]) -> Check:
     summary = "; ".join(
         f"{report.source}: {', '.join(report.used)}" for report in findings if report.used
     )
-    unused = [
-        f"{report.source}: {setting}" for report in findings for setting in report.told_unused()
-    ]
+    unused = [f"{report.source}: {setting}" for report in findings for setting in report.reasons()]
     if unused:
         summary += f"{'; ' if summary else ''}not used: {'; '.join(unused)}"
     to_do = "remove the unused settings if they are no longer needed" if unused else ""

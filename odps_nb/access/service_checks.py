@@ -269,7 +269,7 @@ def _transfers(storage: StorageClient, names: list[str]) -> Iterator[Check]:
     try:
         sample = find_sample(storage, names)
     except OdpsNbError as error:  # the service does not respond
-        yield Check("Rows", "bad", _told(error), _advice(error) or "")
+        yield Check("Rows", "bad", _message(error), _advice(error) or "")
         return
     if sample is None:
         yield _unchecked(names)
@@ -303,7 +303,7 @@ def _transfer(check: TransferCheck, working: TransferCheck | None) -> Check:
     name = name[0].upper() + name[1:]
     if check.error is None:
         return Check(name, "ok", check.found)
-    finding, to_do = _told(check.error), _advice(check.error) or _ASK
+    finding, to_do = _message(check.error), _advice(check.error) or _ASK
     if check.missing and check.service is Transfer.STORAGE:
         to_do = f"blobs and incremental reads need it: {SWITCH_ON}" if working else SWITCH_ON
     elif check.missing and working is not None:
@@ -339,10 +339,10 @@ def _try(name: str, ask: Callable[[], str], *, or_denied: Verdict = "bad") -> Ch
         return Check(name, "ok", ask())
     except OdpsNbError as error:
         verdict = or_denied if isinstance(error, AccessDeniedError) else "bad"
-        return Check(name, verdict, _told(error), _advice(error) or "")
+        return Check(name, verdict, _message(error), _advice(error) or "")
 
 
-def _told(error: OdpsNbError) -> str:
+def _message(error: OdpsNbError) -> str:
     """Return an error's message, code, status and request id, without its hint."""
     return "; ".join(line for line in explain(error) if not line.startswith("to do: "))
 

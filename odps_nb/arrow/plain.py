@@ -48,23 +48,23 @@ class FarTimeError(ConversionError):
 class PlainColumns:
     """Converts the columns of one stream to plain types.
 
-    ``came``: the stream's schema. ``columns``: the read's columns; ``None`` if unknown,
+    ``given``: the stream's schema. ``columns``: the read's columns; ``None`` if unknown,
     in which case structs are unchanged. ``unit``: the unit of TIMESTAMPs sent as
     ``struct<sec, nano>``. ``max_bytes``: maximum size in bytes of a batch's dictionaries, runs,
     views and nulls after they are expanded.
     """
 
     def __init__(
-        self, came: pa.Schema, columns: Sequence[Column] | None, *, unit: TimeUnit, max_bytes: int
+        self, given: pa.Schema, columns: Sequence[Column] | None, *, unit: TimeUnit, max_bytes: int
     ) -> None:
         self._odps = [
-            column.type if column else None for column in columns_of(came.names, columns or ())
+            column.type if column else None for column in columns_of(given.names, columns or ())
         ]
         self._unit, self._max_bytes = unit, max_bytes
-        types = came.types
+        types = given.types
         kinds = list(map(self._plain_type, types, self._odps))
         self._changed = [n for n, kind in enumerate(kinds) if not kind.equals(types[n])]
-        self.schema: pa.Schema = pa.schema(map(pa.Field.with_type, came, kinds), came.metadata)
+        self.schema: pa.Schema = pa.schema(map(pa.Field.with_type, given, kinds), given.metadata)
 
     def apply(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Convert a validated batch of the stream to plain types."""
@@ -79,37 +79,37 @@ class PlainColumns:
             fields[n] = fields[n].with_type(kind)
         return pa.record_batch(arrays, schema=pa.schema(fields, batch.schema.metadata))
 
-    def _plain_type(self, came: pa.DataType, odps: OdpsType | None) -> pa.DataType:
-        return with_leaf_types(came, odps, self._plain_leaf)
+    def _plain_type(self, given: pa.DataType, odps: OdpsType | None) -> pa.DataType:
+        return with_leaf_types(given, odps, self._plain_leaf)
 
-    def _plain_leaf(self, came: pa.DataType, odps: OdpsType | None) -> pa.DataType:
-        if (pt.is_dictionary(came) or pt.is_run_end_encoded(came)) and not pt.is_nested(
-            came.value_type
+    def _plain_leaf(self, given: pa.DataType, odps: OdpsType | None) -> pa.DataType:
+        if (pt.is_dictionary(given) or pt.is_run_end_encoded(given)) and not pt.is_nested(
+            given.value_type
         ):
-            return self._plain_leaf(came.value_type, odps)
-        if came in _OF_VIEWS:
-            return _OF_VIEWS[came]
-        if pt.is_timestamp(came):
-            is_fine = odps is not None and odps.code in _FINE and came.unit == "ns"
-            return pa.timestamp(_UNITS[self._unit] if is_fine else came.unit)
+            return self._plain_leaf(given.value_type, odps)
+        if given in _OF_VIEWS:
+            return _OF_VIEWS[given]
+        if pt.is_timestamp(given):
+            is_fine = odps is not None and odps.code in _FINE and given.unit == "ns"
+            return pa.timestamp(_UNITS[self._unit] if is_fine else given.unit)
         if odps is None:
-            return came
-        if pt.is_null(came):
+            return given
+        if pt.is_null(given):
             if isinstance(odps, VectorType):  # a fixed-size list needs memory even for nulls
                 return pa.list_(pa.field("element", arrow_type(odps.element)))
             return arrow_type(odps, timestamp_unit=_UNITS[self._unit])
-        if _is_seconds_and_nanos(came) and odps.code in _TIMES:
+        if _is_seconds_and_nanos(given) and odps.code in _TIMES:
             return arrow_type(odps, timestamp_unit=_UNITS[self._unit])
         is_decimal = isinstance(odps, DecimalType) and odps.precision is None
-        is_layout = pt.is_fixed_size_binary(came) and came.byte_width == _DECIMAL_BYTES
-        return _BARE_DECIMAL if is_decimal and is_layout else came
+        is_layout = pt.is_fixed_size_binary(given) and given.byte_width == _DECIMAL_BYTES
+        return _BARE_DECIMAL if is_decimal and is_layout else given
 
 
-def _is_seconds_and_nanos(came: pa.DataType) -> bool:
+def _is_seconds_and_nanos(given: pa.DataType) -> bool:
     return bool(
-        pt.is_struct(came)
-        and [field.name for field in came] == ["sec", "nano"]
-        and all(pt.is_integer(field.type) for field in came)
+        pt.is_struct(given)
+        and [field.name for field in given] == ["sec", "nano"]
+        and all(pt.is_integer(field.type) for field in given)
     )
 
 
@@ -132,24 +132,24 @@ class _Budget:
 
 
 def _converted(array: pa.Array, kind: pa.DataType, *, name: str, budget: _Budget) -> pa.Array:
-    came = array.type
-    if pt.is_dictionary(came):
+    given = array.type
+    if pt.is_dictionary(given):
         return _expanded(array.dictionary, array.indices, kind, name, budget)
-    if pt.is_run_end_encoded(came):
+    if pt.is_run_end_encoded(given):
         lengths = np.diff(array.run_ends.to_numpy().clip(0, len(array)), prepend=0)
         runs = pa.array(np.repeat(np.arange(len(lengths)), lengths))
         return _expanded(array.values, runs, kind, name, budget)
-    if came in _OF_VIEWS:
+    if given in _OF_VIEWS:
         budget.spend(_viewed_bytes(array))
         return array.cast(kind)
-    if pt.is_null(came):
+    if pt.is_null(given):
         budget.spend(_NULL_BYTES * len(array))
         return pa.nulls(len(array), kind)
-    if pt.is_struct(came):
+    if pt.is_struct(given):
         return _times(array, kind, name)
-    if pt.is_fixed_size_binary(came) and pt.is_decimal(kind):
+    if pt.is_fixed_size_binary(given) and pt.is_decimal(kind):
         return pa.array([_decimal(raw, name) for raw in array.to_pylist()], kind)
-    if pt.is_timestamp(came) and came.unit != kind.unit:
+    if pt.is_timestamp(given) and given.unit != kind.unit:
         return _rounded_down(array, kind)
     return array.view(kind)  # the view only removes the time zone
 

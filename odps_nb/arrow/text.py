@@ -42,16 +42,16 @@ def _leaf_as_bytes(kind: pa.DataType, _: OdpsType | None) -> pa.DataType:
     return _BYTES.get(kind, kind)
 
 
-def _leaf_as_text(came: pa.DataType, shown: OdpsType | None) -> pa.DataType:
+def _leaf_as_text(received: pa.DataType, shown: OdpsType | None) -> pa.DataType:
     if shown is None:
-        return came
+        return received
     if shown.code in TEXT:
-        return _TEXT.get(came, came)
-    return _BYTES.get(came, came) if shown.code is TypeCode.BINARY else came
+        return _TEXT.get(received, received)
+    return _BYTES.get(received, received) if shown.code is TypeCode.BINARY else received
 
 
 def text_types(
-    came: pa.Schema, shown: Sequence[Column] | None, mode: TextMode
+    received: pa.Schema, shown: Sequence[Column] | None, mode: TextMode
 ) -> tuple[pa.DataType, ...]:
     """Return the final Arrow types of a stream's columns: strings for text, binary for BINARY.
 
@@ -59,10 +59,10 @@ def text_types(
     references, are unchanged.
     """
     if shown is None:
-        return tuple(as_bytes(kind) if mode is TextMode.BINARY else kind for kind in came.types)
+        return tuple(as_bytes(kind) if mode is TextMode.BINARY else kind for kind in received.types)
     return tuple(
         kind if column is None else with_leaf_types(kind, column.type, _leaf_as_text)
-        for kind, column in zip(came.types, columns_of(came.names, shown), strict=True)
+        for kind, column in zip(received.types, columns_of(received.names, shown), strict=True)
     )
 
 

@@ -111,11 +111,11 @@ def misfit_error(found: Sequence[Misfit], *, whole: bool = True) -> ConversionEr
     listed = "; ".join(str(misfit) for misfit in found[:MAX_LISTED])
     more = f"; and {len(found) - MAX_LISTED} more" if len(found) > MAX_LISTED else ""
     first = found[0]
-    cures = list(dict.fromkeys((misfit.column, misfit.cure) for misfit in found[:MAX_LISTED]))
-    if len({cure for _, cure in cures}) == 1:
-        to_do = first.cure
+    hints = list(dict.fromkeys((misfit.column, misfit.hint) for misfit in found[:MAX_LISTED]))
+    if len({hint for _, hint in hints}) == 1:
+        to_do = first.hint
     else:
-        to_do = "; ".join(f"{column}: {cure}" for column, cure in cures)
+        to_do = "; ".join(f"{column}: {hint}" for column, hint in hints)
     return ConversionError(
         f"the data does not fit the table: {listed}{more}",
         column=first.column,
@@ -138,7 +138,7 @@ def match_names(names: Sequence[str], target: TableSchema) -> tuple[int | None, 
             column=column.name,
             source="absent",
             target=f"{format_type(column.type)} not null",
-            cure="add the column to the data",
+            hint="add the column to the data",
         )
         for column, position in zip(target, matched, strict=True)
         if position is None and not column.nullable
@@ -152,13 +152,13 @@ def match_columns(
     source: pa.Schema,
     target: TableSchema,
     conversions: Conversions = AS_THEY_ARE,
-    cure: Callable[[Column, pa.DataType], str] | None = None,
+    hint: Callable[[Column, pa.DataType], str] | None = None,
 ) -> tuple[int | None, ...]:
     """Match fields to columns like `match_names`; raise for a type whose values can never fit.
 
     Use this function for data whose rows do not exist yet, as in Spark. If rows exist, check their
-    values instead, because a column of nulls fits regardless of its type. ``cure`` returns the hint
-    for a column and the type of its field; by default, hints name functions of pandas.
+    values instead, because a column of nulls fits regardless of its type. ``hint`` returns the hint
+    for a column, given the type of its field; by default, hints name functions of pandas.
     """
     refuse_unknown(source.names, target, lambda name: odps_type(source.field(name).type))
     matched = match_names(source.names, target)
@@ -176,7 +176,7 @@ def match_columns(
                     source=str(given),
                     target=format_type(column.type),
                     reason=str(error),
-                    cure=error.cure if cure is None else cure(column, given),
+                    hint=error.hint if hint is None else hint(column, given),
                 )
             )
     if misfits:
@@ -216,18 +216,18 @@ def refuse_unknown(
 
     ``type_of`` returns the type of a column of the data, so that the hint can name it.
     """
-    strangers = [name for name in names if target.find(name) is None]
-    if not strangers:
+    unknown = [name for name in names if target.find(name) is None]
+    if not unknown:
         return
     known, parts = target.names, []
-    for stranger in strangers[:MAX_LISTED]:
-        meant = did_you_mean(stranger, known).rstrip()
-        parts.append(repr(stranger) + (meant and f" ({meant})"))
+    for unknown_name in unknown[:MAX_LISTED]:
+        meant = did_you_mean(unknown_name, known).rstrip()
+        parts.append(repr(unknown_name) + (meant and f" ({meant})"))
     raise ConversionError(
         f"the table has no column {', '.join(parts)}",
-        column=strangers[0],
+        column=unknown[0],
         hint=f"use its columns: {listed_columns(known)}"
-        + way_to_add(strangers[:MAX_LISTED], type_of),
+        + way_to_add(unknown[:MAX_LISTED], type_of),
     )
 
 
@@ -354,7 +354,7 @@ def _unconverted(piece: Sequence[Any], row: int, target: OdpsType, error: Except
         source=str(getattr(piece, "type", type(piece[0]).__name__)),
         target=format_type(target),
         reason=f"Arrow cannot convert it: {error}",
-        cure="shorten it, or cast the column first",
+        hint="shorten it, or cast the column first",
     )
 
 
@@ -408,7 +408,7 @@ def _null_misfits(parts: Sequence[pa.Array], column: Column, first_row: int) -> 
                     target=f"{format_type(column.type)} not null",
                     position=first_row + part.is_null().index(True).as_py(),
                     value="null",
-                    cure="fill the null, or drop the row",
+                    hint="fill the null, or drop the row",
                 )
             ]
         first_row += len(part)

@@ -75,11 +75,11 @@ def object_type(values: Sequence[Any], name: str) -> OdpsType:
         return ArrayType(_element_type(lists, f"{name}.element"))
     if all(isinstance(value, Mapping) for value in present):
         return _struct_type(present, name)
-    parts, strangers = parts_of(present)
-    if strangers:
-        stranger = present[strangers[0]]
-        is_nested = items_of(stranger) is not None or isinstance(stranger, Mapping)
-        raise _mixed(present, name) if is_nested else _unknown(stranger, name)
+    parts, unknown = parts_of(present)
+    if unknown:
+        value = present[unknown[0]]
+        is_nested = items_of(value) is not None or isinstance(value, Mapping)
+        raise _mixed(present, name) if is_nested else _unknown(value, name)
     return _plain_type([array for _, array in parts], present, name)
 
 
@@ -173,11 +173,11 @@ def _mixed(present: Sequence[Any], name: str) -> ConversionError:
 
 def _unknown(value: Any, name: str) -> ConversionError:
     kind = type(value).__name__
-    reason, cure = problem_of(value)
+    reason, hint = problem_of(value)
     return ConversionError(
         f"the column {name!r} contains {shorten(value)} ({kind}), which has no MaxCompute type"
         + (f": {reason}" if reason else ""),
         column=name,
         source_type=kind,
-        hint=cure,
+        hint=hint,
     )

@@ -83,9 +83,9 @@ def references_as_text(array: pa.Array, target: OdpsType) -> pa.Array:
     return with_leaves(array, kind, lambda leaf, _: _text(leaf, nested=nested))
 
 
-def _leaf_as_text(came: pa.DataType, odps: OdpsType | None) -> pa.DataType:
+def _leaf_as_text(received: pa.DataType, odps: OdpsType | None) -> pa.DataType:
     is_blob = odps is not None and odps.code is TypeCode.BLOB
-    return pa.string() if is_blob and not pt.is_large_string(came) else came
+    return pa.string() if is_blob and not pt.is_large_string(received) else received
 
 
 def _text(array: pa.Array, *, nested: bool) -> pa.Array:

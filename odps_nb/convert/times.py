@@ -30,7 +30,7 @@ def in_zone(batch: pa.RecordBatch, schema: TableSchema, timezone: str | None) ->
     return pa.record_batch(arrays, schema=pa.schema(fields))
 
 
-def zoned_type(came: pa.DataType, target: OdpsType, timezone: str) -> pa.DataType:
+def zoned_type(received: pa.DataType, target: OdpsType, timezone: str) -> pa.DataType:
     """Add a time zone to the instants in an Arrow type, including nested ones.
 
     TIMESTAMP_NTZ, and types without timestamps, are returned unchanged.
@@ -40,4 +40,4 @@ def zoned_type(came: pa.DataType, target: OdpsType, timezone: str) -> pa.DataTyp
         is_instant = odps is not None and odps.code in INSTANTS and pt.is_timestamp(leaf)
         return pa.timestamp(leaf.unit, timezone) if is_instant else leaf
 
-    return with_leaf_types(came, target, zoned)
+    return with_leaf_types(received, target, zoned)

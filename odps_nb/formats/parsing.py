@@ -70,7 +70,7 @@ def players(parsed: Parsed, size: Size, *, name: str, room: int) -> Html:
     for title, facts, mime, count in parsed.rows("sounds"):
         data = parsed.data[at : at + int(count)]
         at += len(data)
-        heard: dict[str, str | int | None] = {
+        attrs: dict[str, str | int | None] = {
             "controls": "",
             "preload": "none",
             "aria-label": title,
@@ -78,8 +78,8 @@ def players(parsed: Parsed, size: Size, *, name: str, room: int) -> Html:
         words = element("b", shorten(title, 60)), f" {shorten(facts, 60)}"
         rows.append(element("div", *words, style="margin:4px 0;overflow-wrap:anywhere"))
         if data and at <= room and mime in SOUNDS.values():
-            heard["src"] = data_url(mime, data)
-            rows.append(element("audio", attributes=heard, style="width:100%;height:32px"))
+            attrs["src"] = data_url(mime, data)
+            rows.append(element("audio", attributes=attrs, style="width:100%;height:32px"))
     style = f"padding:8px 10px;{SMALL}"
     listed = element("div", *rows, attributes={"dir": "auto"}, style=style)
     return scroller("div", listed, label=f"sounds inside {name}", style=size.box)

@@ -131,7 +131,7 @@ def _unreached(
     )
     is_of_proxy = _among(chain, *_PROXY)
     if certificate is not None and not is_of_proxy:
-        return _distrusted(certificate, host, url)
+        return _untrusted_certificate(certificate, host, url)
     short = _short(chain[-1])
     proxy = _proxy_place(chain) if is_of_proxy else None
     if is_of_proxy and proxy is None:
@@ -168,7 +168,9 @@ def _among(chain: list[BaseException], *kinds: type[BaseException]) -> bool:
     return any(isinstance(cause, kinds) for cause in chain)
 
 
-def _distrusted(error: ssl.SSLCertVerificationError, host: Host, url: str) -> CertificateError:
+def _untrusted_certificate(
+    error: ssl.SSLCertVerificationError, host: Host, url: str
+) -> CertificateError:
     if error.verify_code in _WRONG_NAME:
         hint = "use a host name that is in the certificate"
     elif error.verify_code in _WRONG_TIME:

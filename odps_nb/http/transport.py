@@ -84,7 +84,7 @@ class HttpResponse:
         self.is_delimited: bool = body.is_delimited
         self.wire_bytes: int = 0
         self._received = body.received  # value of body.received when wire_bytes was last updated
-        self._told = 0
+        self._reported = 0
         self._raw, self._body, self._request = raw, body, request
         self.closed: bool = False
         """Whether the connection was released, by `close` or at the end of the body."""
@@ -92,18 +92,18 @@ class HttpResponse:
         self._broken: BaseException | None = None
         self._home = Home()
 
-    def untold(self) -> int:
+    def new_wire_bytes(self) -> int:
         """Return the growth of ``wire_bytes`` since the last call, for progress displays."""
-        before, self._told = self._told, self.wire_bytes
-        return self._told - before
+        before, self._reported = self._reported, self.wire_bytes
+        return self._reported - before
 
     @property
     def arriving(self) -> int:
-        """Bytes received since the last call of `untold`, including those of a running read.
+        """Bytes received since the last call of `new_wire_bytes`, even during a running read.
 
         Excludes bytes that are still in the socket file's buffer (at most 256 KiB).
         """
-        return max(0, self.wire_bytes - self._told + self._body.received - self._received)
+        return max(0, self.wire_bytes - self._reported + self._body.received - self._received)
 
     def readinto(self, buffer: Any) -> int:
         """Fill ``buffer``, or stop at the end of the body; return the number of bytes."""

@@ -31,15 +31,15 @@ class _Pipe:
         self._limit = limit
         self._size = 0
         self._complete = False
-        self._deserted = False
+        self._abandoned = False
 
     def put(self, chunk: bytes) -> None:
         """Wait for room and add a chunk; drop it if the reader has stopped reading."""
         with self._changed:
             if self._size >= self._limit:
-                while self._size > self._limit // 2 and not self._deserted:
+                while self._size > self._limit // 2 and not self._abandoned:
                     self._changed.wait(_WAIT)
-            if self._deserted:
+            if self._abandoned:
                 return
             self._chunks.append(chunk)
             self._size += len(chunk)
@@ -52,10 +52,10 @@ class _Pipe:
             self._complete = True
             self._changed.notify_all()
 
-    def desert(self) -> None:
+    def abandon(self) -> None:
         """End the pipe, from either side, and drop the remaining chunks."""
         with self._changed:
-            self._deserted = True
+            self._abandoned = True
             self._chunks.clear()
             self._changed.notify_all()
 
@@ -182,7 +182,7 @@ class Upload:
     def end(self) -> None:
         """Stop sending, without waiting. Thread-safe and idempotent."""
         self._request.abort.stop()
-        self._pipe.desert()
+        self._pipe.abandon()
 
     def __enter__(self) -> Upload:
         return self
@@ -219,4 +219,4 @@ class Upload:
         except BaseException as error:  # noqa: BLE001  any error is passed on to the writer
             self._error = error
         finally:
-            self._pipe.desert()
+            self._pipe.abandon()

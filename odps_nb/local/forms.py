@@ -88,15 +88,15 @@ def formed(
 ) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
     """Return a stream's schema and batches, converted to the selected forms."""
 
-    def leaf(came: pa.DataType, odps: OdpsType | None) -> pa.DataType:
+    def leaf(received: pa.DataType, odps: OdpsType | None) -> pa.DataType:
         code = None if odps is None else odps.code
         if forms.timestamps == "struct" and code in _TIMESTAMPS:
             return SECONDS_AND_NANOS
         if forms.time_zone != "none" and code in (TypeCode.DATETIME, TypeCode.TIMESTAMP):
-            return pa.timestamp(came.unit, forms.time_zone)
+            return pa.timestamp(received.unit, forms.time_zone)
         if forms.strings == "dictionary" and (code in TEXT or code is TypeCode.BINARY):
-            return pa.dictionary(pa.int32(), came)
-        return came
+            return pa.dictionary(pa.int32(), received)
+        return received
 
     kinds = [
         with_leaf_types(kind, None if column is None else column.type, leaf)

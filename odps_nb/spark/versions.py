@@ -129,7 +129,7 @@ def grouped(df: DataFrame, keys: Sequence[str]) -> DataFrame:
     return df.hint("rebalance", *map(F.col, quoted))
 
 
-def told_by(failure: BaseException) -> tuple[str, str]:
+def condition_and_text(failure: BaseException) -> tuple[str, str]:
     """Return the error condition, such as ``UNRESOLVED_COLUMN.WITH_SUGGESTION``, and the message.
 
     Before PySpark 4.0, the error of a task is a py4j error with the cause in its text.

@@ -289,7 +289,7 @@ def test_an_unknown_expression_is_kept_as_text(
         open_input(pa.table(rows), target)
     assert "SQL" in (caught.value.hint or "")
     given = open_input(pa.table({**rows, "pt": ["x"]}), target)
-    (chunk,) = given.lanes[0]
+    (chunk,) = given.streams[0]
     assert chunk.plain.column("pt").to_pylist() == ["x"]
     with pytest.raises(ConversionError, match="pt"):
         open_input(pa.table({**rows, "pt": pa.array([None], pa.string())}), target)

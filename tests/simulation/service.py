@@ -124,7 +124,7 @@ class Body:
         self._at = end
         return end - at
 
-    def untold(self) -> int:
+    def new_wire_bytes(self) -> int:
         """Return the byte counts for the progress."""
         return 0
 

@@ -79,7 +79,7 @@ def _write(
     files: FolderFiles, count: int, size: int, table: Table, options: WriteOptions
 ) -> Receipt:
     target, options = checked(table, options)
-    write_input = WriteInput(lanes=(_chunks(files, target),), rows=count, blob_bytes=size)
+    write_input = WriteInput(streams=(_chunks(files, target),), rows=count, blob_bytes=size)
     return write_chunks(table, target, write_input, options)
 
 

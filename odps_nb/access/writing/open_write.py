@@ -181,8 +181,8 @@ class OpenWrite(DisplayedText):
                 f"{here!r} is already open in this session",
                 hint="write to it, or open a higher version, which replaces it",
             )
-        lane = self._session.open_stream(name, version, resume=resume)
-        self._streams[name] = OpenStream(self, lane)
+        uploads = self._session.open_stream(name, version, resume=resume)
+        self._streams[name] = OpenStream(self, uploads)
         return self._streams[name]
 
     def write(self, data: Any, *, index: bool | None = None) -> int:
@@ -320,7 +320,7 @@ def _pair(receipt: StreamReceipt | tuple[str, int]) -> tuple[str, int]:
 
 
 def _closed_by_receipts(receipts: Iterable[StreamReceipt | tuple[str, int]]) -> dict[str, int]:
-    """Return the streams of receipts; the tunnel does not list closed streams."""
+    """Return stream ids and versions from receipts; raise for pairs, which prove no close."""
     versions = {}
     for receipt in receipts:
         if not isinstance(receipt, StreamReceipt):
@@ -341,18 +341,18 @@ class OpenStream(DisplayedText):
     buffer.
     """
 
-    def __init__(self, owner: OpenWrite, lane: RowUploads) -> None:
-        self._owner, self._lane = owner, lane
-        self.stream_id: str = lane.stream_id
-        self.version: int = lane.version
+    def __init__(self, owner: OpenWrite, uploads: RowUploads) -> None:
+        self._owner, self._uploads = owner, uploads
+        self.stream_id: str = uploads.stream_id
+        self.version: int = uploads.version
         self._held: list[pa.RecordBatch] = []
         self._size = self._rows = 0
-        self._uploader = CellUploader(lane, owner._target, owner._table.connection)
+        self._uploader = CellUploader(uploads, owner._target, owner._table.connection)
 
     @property
     def rows(self) -> int:
         """Number of rows that the service has confirmed."""
-        return self._lane.rows
+        return self._uploads.rows
 
     @property
     def waiting(self) -> int:
@@ -362,12 +362,12 @@ class OpenStream(DisplayedText):
     @property
     def closed(self) -> bool:
         """Whether the stream accepts no more rows, because it was closed or has failed."""
-        return self._lane.closed
+        return self._uploads.closed
 
     @property
     def failed(self) -> bool:
         """Whether the stream has failed; if so, its rows are never committed."""
-        return self._lane.failed
+        return self._uploads.failed
 
     def write(self, data: Any, *, index: bool | None = None) -> int:
         """Buffer data as for `Table.write`, except Spark DataFrames; return the number of rows.
@@ -387,35 +387,35 @@ class OpenStream(DisplayedText):
             raise ArgumentError(
                 "a Spark DataFrame needs its own write session", hint="use Table.write"
             )
-        self._lane.require_open()
-        before = self._lane.rows + self._rows
+        self._uploads.require_open()
+        before = self._uploads.rows + self._rows
         write_input = open_input(data, self._owner._target, workers=1, index=index)
         token = self._owner._session.cancel
-        for lane in write_input.lanes:
-            for batch in fitted_batches(lane, self._uploader, token):
+        for chunks in write_input.streams:
+            for batch in fitted_batches(chunks, self._uploader, token):
                 self._held.append(batch)
                 self._size += batch.nbytes
                 self._rows += batch.num_rows
                 if self._size >= BUFFER_BYTES:
                     self.flush()
-        return self._lane.rows + self._rows - before
+        return self._uploads.rows + self._rows - before
 
     def flush(self) -> int:
         """Send the buffered rows and return the total number of rows confirmed by the service."""
         held, self._held = self._held, []
         self._size = self._rows = 0
         if held:
-            self._lane.write(held, self._owner._compression)
-        return self._lane.rows
+            self._uploads.write(held, self._owner._compression)
+        return self._uploads.rows
 
     def close(self) -> StreamReceipt:
         """Send the buffered rows and close the stream, so that it can be committed. Idempotent.
 
         Pass the receipt to ``commit(streams=[…])``, in any process; it can be pickled.
         """
-        if not self._lane.closed:
+        if not self._uploads.closed:
             self.flush()
-        return self._lane.close()
+        return self._uploads.close()
 
     def __enter__(self) -> OpenStream:
         return self
@@ -424,7 +424,7 @@ class OpenStream(DisplayedText):
         if error is None and not self.failed:
             self.close()
         elif error is not None:
-            self._lane.give_up()
+            self._uploads.give_up()
 
     def __repr__(self) -> str:
         state = "failed" if self.failed else "closed" if self.closed else "open"

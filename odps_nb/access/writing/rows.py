@@ -140,11 +140,11 @@ class _Write:
             overwrite=bool(self.options.overwrite),
             keyed=self.options.change is not None,
             only=None if self.options.change is None else self.options.change.only,
-            part_bytes=min(DEFAULT_PART_BYTES, PARTS_BYTES // len(write_input.lanes)),
+            part_bytes=min(DEFAULT_PART_BYTES, PARTS_BYTES // len(write_input.streams)),
             tracker=self.tracker,
             cancel=token,
         ) as session:
-            done = list(self._lanes(session, write_input, token))
+            done = list(self._send_all(session, write_input, token))
             self.options.before_commit()
             session.commit([written.stream for written in done])
         remainder.drop(storage, (spec for written in done for spec in written.partitions))
@@ -163,20 +163,21 @@ class _Write:
             verb=None if self.options.change is None else self.options.change.verb,
         )
 
-    def _lanes(
+    def _send_all(
         self, session: WriteSession, write_input: WriteInput, token: CancelToken
     ) -> Iterator[_Written]:
         """Write all streams in parallel; the first failure stops the others."""
-        lanes = write_input.lanes
-        if len(lanes) > 1 and self.table.primary_key:
+        streams = write_input.streams
+        if len(streams) > 1 and self.table.primary_key:
             # rows with the same key must stay in order, but streams are not ordered
-            lanes = (chain.from_iterable(lanes),)
+            streams = (chain.from_iterable(streams),)
         jobs = [
-            partial(self._lane, session, str(number), chunks) for number, chunks in enumerate(lanes)
+            partial(self._send_stream, session, str(number), chunks)
+            for number, chunks in enumerate(streams)
         ]
         return fan_out(jobs, size=lambda _: 0, workers=len(jobs), ordered=False, cancel=token)
 
-    def _lane(
+    def _send_stream(
         self, session: WriteSession, name: str, chunks: Iterable[Chunk], token: CancelToken
     ) -> Iterator[_Written]:
         connection = self.table.connection

@@ -115,9 +115,9 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteInput:
-    """The rows of a write; each item of ``lanes`` is sent in a separate write stream."""
+    """The rows of a write; each item of ``streams`` is sent in a separate write stream."""
 
-    lanes: tuple[Iterable[Chunk], ...]
+    streams: tuple[Iterable[Chunk], ...]
     rows: int | None = None
     blob_bytes: int | None = None
 
@@ -130,15 +130,15 @@ def open_input(
     if isinstance(data, Chunks):
         if data.in_memory:  # convert everything before anything is sent
             chunks = tuple(_chunks(data, target))
-            return WriteInput(lanes=(chunks,), rows=sum(chunk.rows for chunk in chunks))
-        return WriteInput(lanes=(_chunks(data, target),))
+            return WriteInput(streams=(chunks,), rows=sum(chunk.rows for chunk in chunks))
+        return WriteInput(streams=(_chunks(data, target),))
     _require_columns(data, target)
     if is_pandas(data):
         frame = _frame_without_fixed(data, target)
         plain, cells = _frame_parts(frame, target)
         return _in_memory(plain, len(frame), cells, target, workers)
     if isinstance(data, pa.RecordBatchReader):
-        return WriteInput(lanes=(_stream_chunks(data, target),))
+        return WriteInput(streams=(_stream_chunks(data, target),))
     table = _without_fixed(data, target)
     cells, names = _arrow_cells(table, target), _plain_names(table.schema, target)
     plain = fit_table(table.select(names), target.plain, conversions=target.conversions)
@@ -305,11 +305,11 @@ def _in_memory(
     workers = max(1, min(workers, rows))
     step = BLOB_ROWS if target.blobs else FIT_ROWS
     bounds = [rows * n // workers for n in range(workers + 1)]
-    lanes = tuple(
+    streams = tuple(
         _slices(plain, cells, low, high, step) for low, high in itertools.pairwise(bounds)
     )
     blob_bytes = sizes_of(itertools.chain.from_iterable(cells.values()))
-    return WriteInput(lanes=lanes, rows=rows, blob_bytes=blob_bytes)
+    return WriteInput(streams=streams, rows=rows, blob_bytes=blob_bytes)
 
 
 def _slices(

@@ -54,7 +54,7 @@ class SourceReport:
     used: tuple[str, ...]
     unused: tuple[tuple[str, str], ...]
 
-    def told_unused(self) -> list[str]:
+    def reasons(self) -> list[str]:
         """Return one text for each reason: the names of the unused settings, and the reason."""
         names: dict[str, list[str]] = {}
         for name, why in self.unused:
@@ -63,10 +63,10 @@ class SourceReport:
 
 
 class SettingsChoice:
-    """Collects settings from offers by precedence; the arguments in ``said`` come first."""
+    """Collects settings from offers by precedence; ``arguments`` come first."""
 
-    def __init__(self, said: Hidden) -> None:
-        self.said = said
+    def __init__(self, arguments: Hidden) -> None:
+        self.arguments = arguments
         self.has_profile: bool = False
         """Whether one of the sources is a profile of the profile file."""
         self.findings: list[SourceReport] = []
@@ -75,8 +75,8 @@ class SettingsChoice:
     @property
     def settings(self) -> Hidden:
         """The chosen settings, arguments included."""
-        chosen = overridden(Hidden(self._found | self._account), self.said)
-        if _is_function(self.said.get("credentials")):
+        chosen = overridden(Hidden(self._found | self._account), self.arguments)
+        if _is_function(self.arguments.get("credentials")):
             chosen = Hidden(self._application | chosen)
         return chosen
 
@@ -137,14 +137,14 @@ class SettingsChoice:
 
     def _names_endpoint(self) -> bool:
         """Whether only the arguments name an endpoint; a tunnel endpoint may be added to it."""
-        return bool(_endpoint(self.said)) and not _endpoint(self._found)
+        return bool(_endpoint(self.arguments)) and not _endpoint(self._found)
 
     def _take_account(self, offered: Mapping[str, Any]) -> set[str]:
         if not _has_account(offered):
             if not self._application and all(offered.get(name) for name in APPLICATION):
                 self._application = Hidden((name, offered[name]) for name in APPLICATION)
             return set()
-        access_id = self.said.get("access_id")
+        access_id = self.arguments.get("access_id")
         if is_complete(self._account) or offered.get("access_id", access_id) != (
             access_id or offered.get("access_id")
         ):
@@ -164,8 +164,8 @@ class SettingsChoice:
         return "it belongs to a different endpoint or project"
 
 
-def overridden(base: Mapping[str, Any], said: Mapping[str, Any]) -> Hidden:
-    """Return the settings in ``base`` overridden by the arguments ``said``; never mix accounts.
+def overridden(base: Mapping[str, Any], arguments: Mapping[str, Any]) -> Hidden:
+    """Return the settings in ``base`` overridden by ``arguments``; never mix two accounts.
 
     A new account in the arguments replaces all credentials; a new endpoint replaces region, network
     and tunnel. A key alone is used with the access id in ``base``; with only the same id, the key
@@ -174,7 +174,7 @@ def overridden(base: Mapping[str, Any], said: Mapping[str, Any]) -> Hidden:
     Raises `ConfigError` if the arguments contain a token without its id and key.
     """
     merged = Hidden(base)
-    named = {name for name in CREDENTIAL_FIELDS if said.get(name)}
+    named = {name for name in CREDENTIAL_FIELDS if arguments.get(name)}
     if named == {"sts_token"}:
         raise ConfigError(
             "sts_token was passed without the access id and key that were issued with it",
@@ -184,19 +184,19 @@ def overridden(base: Mapping[str, Any], said: Mapping[str, Any]) -> Hidden:
     if named == {"access_key"}:
         left = {"access_id"}
     elif named <= {*APPLICATION} or (
-        named == {"access_id"} and base.get("access_id") == said["access_id"]
+        named == {"access_id"} and base.get("access_id") == arguments["access_id"]
     ):
         left = set(CREDENTIAL_FIELDS)
     else:
-        left = set(APPLICATION) if _is_function(said.get("credentials")) else set()
+        left = set(APPLICATION) if _is_function(arguments.get("credentials")) else set()
     for name in {*CREDENTIAL_FIELDS} - left:
         merged.pop(name, None)
-    if said.get("endpoint"):
-        same = bool(base.get("endpoint")) and _endpoint(base) == _endpoint(said)
+    if arguments.get("endpoint"):
+        same = bool(base.get("endpoint")) and _endpoint(base) == _endpoint(arguments)
         lost = PLACE_FIELDS if base.get("endpoint") else ("region", "network")
         for name in () if same else lost:
             merged.pop(name, None)
-    return Hidden({**merged, **said})
+    return Hidden({**merged, **arguments})
 
 
 def is_complete(account: Mapping[str, Any]) -> bool:

@@ -19,7 +19,7 @@ _SHOWN = 8
 
 def resolve(
     name: str | None,
-    said: Hidden,
+    arguments: Hidden,
     environ: Mapping[str, str],
     *,
     first: Offer | None = None,
@@ -31,7 +31,7 @@ def resolve(
     while a setting is missing; with ``everything``, all are read, except a keyring that is not
     needed.
     """
-    choice = SettingsChoice(said)
+    choice = SettingsChoice(arguments)
     if first is not None:
         choice.take(first)
     requested = name or environ.get("ODPS_PROFILE", "").strip() or None
@@ -50,7 +50,7 @@ def _keyring(
     name: str | None, choice: SettingsChoice, environ: Mapping[str, str]
 ) -> Iterator[Offer]:
     # Opening a keyring may prompt the user, so it is opened only if the key alone is missing.
-    if choice.has_place and not choice.has_account and not choice.said.get("access_key"):
+    if choice.has_place and not choice.has_account and not choice.arguments.get("access_key"):
         yield sources.from_keyring(name, choice.settings.get("access_id"))
 
 
@@ -93,7 +93,7 @@ def _unused(choice: SettingsChoice) -> list[str]:
     unused = [
         f"{finding.source}: {reason}"
         for finding in choice.findings
-        for reason in finding.told_unused()
+        for reason in finding.reasons()
         if OVERRIDDEN not in reason
     ]
     if Path(".env").is_file():

@@ -45,7 +45,7 @@ class _Answer:
 
     response: HttpResponse
     events: Iterator[BlobEvent]
-    owed: int
+    remaining: int
     framed: bool
     doubled: bool  # whether a single reference was sent twice, to get a frame
     start: BlobStart | None = None  # the current blob's first event
@@ -209,8 +209,8 @@ class BlobBatch:
         if not part.is_last:
             self._delivered.add(part.data)
             return part
-        answer.owed, answer.start = answer.owed - 1, None
-        if not answer.owed:
+        answer.remaining, answer.start = answer.remaining - 1, None
+        if not answer.remaining:
             self._finish(answer, part.start.length or 0)
         self._end_blob()
         return part
@@ -254,7 +254,7 @@ class BlobBatch:
     def _part(self, answer: _Answer, start: BlobStart, data: bytes, *, is_last: bool) -> BlobPart:
         verified = is_last and (answer.framed or answer.response.is_delimited)
         self._tracker.add(
-            wire_bytes=answer.response.untold(),
+            wire_bytes=answer.response.new_wire_bytes(),
             decoded_bytes=len(data),
             verified_bytes=self._delivered.size + len(data) if verified else 0,
         )

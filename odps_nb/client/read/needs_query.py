@@ -36,7 +36,7 @@ def require_no_query(storage: StorageClient, plan: ReadPlan, error: OdpsNbError)
 
 
 def check_readable(plan: ReadPlan, info: TableInfo, *, json: bool) -> None:
-    """Raise `NeedsQuery` for a table that only SQL reads, and with ``json`` for a JSON column."""
+    """Raise `NeedsQuery` if only a query can read the table, or with ``json``, a JSON column."""
     if info.kind:
         raise NeedsQuery(info, f"{plan.table} is {info.kind}")
     names = json_columns(info.schema, plan.columns) if json else []

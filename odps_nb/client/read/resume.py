@@ -320,7 +320,7 @@ class ResumableRowStream:
 
     def _tell_wire(self) -> None:
         if self._response is not None:
-            self._tracker.add(split=self._label, wire_bytes=self._response.untold())
+            self._tracker.add(split=self._label, wire_bytes=self._response.new_wire_bytes())
 
     def _arriving(self) -> int:
         response = self._response

@@ -48,10 +48,10 @@ def find_columns(
     else:
         indexes = _places(stream, names, columns)
         if len(names) > len(columns) and not may_have_more:
-            stranger = next(name for name in stream.names if name.casefold() not in set(expected))
+            extra = next(name for name in stream.names if name.casefold() not in set(expected))
             raise mismatch(
                 f"the stream has {len(names)} columns, but the session has {len(columns)}: "
-                f"{shorten(repr(stranger), _SHOWN)} is not in the session"
+                f"{shorten(repr(extra), _SHOWN)} is not in the session"
             )
     for column, index in zip(columns, indexes, strict=True):
         _require(stream.field(index).type, column.type, column.name)
@@ -81,26 +81,26 @@ def _places(stream: pa.Schema, names: Sequence[str], columns: Sequence[Column]) 
     return indexes
 
 
-def _require(came: pa.DataType, promised: OdpsType, path: str) -> None:
-    if isinstance(promised, ArrayType) and (pt.is_list(came) or pt.is_large_list(came)):
-        _require(came.value_type, promised.element, f"{path}.element")
-    elif isinstance(promised, MapType) and pt.is_map(came):
-        _require(came.key_type, promised.key, f"{path}.key")
-        _require(came.item_type, promised.value, f"{path}.value")
-    elif isinstance(promised, StructType) and pt.is_struct(came):
-        _require_members(came, promised, path)
-    elif not _is_form_of(came, promised):
+def _require(received: pa.DataType, promised: OdpsType, path: str) -> None:
+    if isinstance(promised, ArrayType) and (pt.is_list(received) or pt.is_large_list(received)):
+        _require(received.value_type, promised.element, f"{path}.element")
+    elif isinstance(promised, MapType) and pt.is_map(received):
+        _require(received.key_type, promised.key, f"{path}.key")
+        _require(received.item_type, promised.value, f"{path}.value")
+    elif isinstance(promised, StructType) and pt.is_struct(received):
+        _require_members(received, promised, path)
+    elif not _is_form_of(received, promised):
         raise mismatch(
             f"the column {path!r} is {shorten(format_type(promised), _SHOWN)} in the session, "
-            f"but has the Arrow type {shorten(str(came), _SHOWN)} in the stream",
+            f"but has the Arrow type {shorten(str(received), _SHOWN)} in the stream",
             hint="read again if the table was changed; otherwise report the request id",
         )
 
 
-def _require_members(came: pa.DataType, promised: StructType, path: str) -> None:
+def _require_members(received: pa.DataType, promised: StructType, path: str) -> None:
     indexes: dict[str, int] = {}
-    for index in range(came.num_fields):
-        if indexes.setdefault(came.field(index).name.casefold(), index) != index:
+    for index in range(received.num_fields):
+        if indexes.setdefault(received.field(index).name.casefold(), index) != index:
             raise mismatch(f"the struct {path!r} has the same member twice in the stream")
     expected = {member.name.casefold() for member in promised.fields}
     if indexes.keys() != expected:
@@ -110,17 +110,17 @@ def _require_members(came: pa.DataType, promised: StructType, path: str) -> None
         )
     for member in promised.fields:
         index = indexes[member.name.casefold()]
-        _require(came.field(index).type, member.type, f"{path}.{member.name}")
+        _require(received.field(index).type, member.type, f"{path}.{member.name}")
 
 
-def _is_form_of(came: pa.DataType, promised: OdpsType) -> bool:
+def _is_form_of(received: pa.DataType, promised: OdpsType) -> bool:
     if isinstance(promised, (ArrayType, MapType, StructType)):
         return False
     if isinstance(promised, DecimalType):
-        if not (pt.is_decimal128(came) or pt.is_decimal256(came)):
+        if not (pt.is_decimal128(received) or pt.is_decimal256(received)):
             return False
-        return promised.precision is None or came.scale == (promised.scale or 0)
-    return any(matches(came) for matches in _FORMS[promised.code])
+        return promised.precision is None or received.scale == (promised.scale or 0)
+    return any(matches(received) for matches in _FORMS[promised.code])
 
 
 _TEXT = (pt.is_string, pt.is_large_string)

@@ -94,7 +94,7 @@ def _session(
     source = result.source
     if isinstance(source, TextRows):
         raise AccessDeniedError(
-            f"the rows of {plan.table} are read by a query, whose result may not be downloaded",
+            f"the rows of {plan.table} are read by a query, whose result the key must not download",
             code="NoPermission",
             hint="ask the project's owner for permission to download, or use odps.sql(…), whose "
             "columns are then text",

@@ -112,7 +112,7 @@ def suggest_names(storage: StorageClient, sql: str, error: ServiceError) -> None
 
 
 def _is_value(name: str, sql: str) -> bool:
-    """Whether a query compares a name with something, so it may be text without quotes."""
+    """Whether a query compares a name with a value, so the name may be text without quotes."""
     before = r"(?:[=<>]|\blike\b|\bbetween\b|\bin\s*\([^()]*)\s*"
     value = rf"\b{re.escape(name)}\b"
     compared = rf"{before}{value}(?!\s*[.(])|(?<!\.){value}\s*[=<>]"

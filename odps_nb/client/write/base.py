@@ -82,7 +82,7 @@ class RowUploads:
 
     @abstractmethod
     def _finish(self) -> None:
-        """Make the rows ready for the commit."""
+        """Finish the stream on the server, so that a commit can include its rows."""
 
     @abstractmethod
     def upload_blobs(

@@ -176,16 +176,16 @@ class WriteStream(RowUploads):
             return
         if self._cancel is not None:
             self._cancel.check()
-        landed = self._ask(error)
-        if landed is None or not first <= landed <= end:
-            raise self._conflict(error, landed, first, end) from error
-        if not self.is_exactly_once and landed != end:
+        stored = self._ask(error)
+        if stored is None or not first <= stored <= end:
+            raise self._conflict(error, stored, first, end) from error
+        if not self.is_exactly_once and stored != end:
             # Without offsets, the lost upload may still arrive.
             error.add_note("these rows may have arrived, so they are not sent again")
             attempts.give_up(error)
-        self.rows = landed
-        if landed < end:
-            attempts.again(error, idempotent=True, resume=f"row {landed}")
+        self.rows = stored
+        if stored < end:
+            attempts.again(error, idempotent=True, resume=f"row {stored}")
         else:
             what = f"{attempts.what}: the response was lost, but the rows arrived"
             self._tracker.noted(what, retries=1)
@@ -206,15 +206,15 @@ class WriteStream(RowUploads):
         return self._call(GetWriteStream(exactly_once=exactly_once, **self._named()))
 
     def _conflict(
-        self, error: OdpsNbError, landed: int | None, first: int, end: int
+        self, error: OdpsNbError, stored: int | None, first: int, end: int
     ) -> OdpsNbError:
-        if landed is None:
+        if stored is None:
             error.add_note(
                 "the server does not report whether the rows arrived; they are not sent again"
             )
             return error
         return ConflictError(
-            f"the server has {landed} rows in {self.label}; expected {first} to {end}",
+            f"the server has {stored} rows in {self.label}; expected {first} to {end}",
             code="RowOffsetConflict",
             hint="check whether another writer uses this stream",
         )

@@ -79,7 +79,7 @@ def parts_of(values: Sequence[Any], *, keeps_nan: bool = False) -> tuple[list[Pa
             if value is not None:
                 by_type.setdefault(type(value), []).append(position)
     parts: list[Part] = []
-    strangers: _Places = []
+    unknown: _Places = []
     for kind, positions in by_type.items():
         if (
             array := _at_once(kind, [values[position] for position in positions], keeps_nan)
@@ -94,11 +94,11 @@ def parts_of(values: Sequence[Any], *, keeps_nan: bool = False) -> tuple[list[Pa
                 continue
             classified = sort(value) if sort is not None else None
             if classified is None:
-                strangers.append(position)
+                unknown.append(position)
             else:
                 known.append((position, classified))
         parts += parts_from(known)
-    return parts, sorted(strangers)
+    return parts, sorted(unknown)
 
 
 def _at_once(kind: type, values: list[Any], keeps_nan: bool) -> pa.Array | None:  # noqa: FBT001

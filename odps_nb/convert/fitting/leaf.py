@@ -62,7 +62,7 @@ _FITS: dict[TypeCode, tuple[str, ...]] = {
     TypeCode.INTERVAL_DAY_TIME: ("duration",),
     TypeCode.INTERVAL_YEAR_MONTH: _NUMBERS,
 }
-_CURES: tuple[tuple[tuple[str, ...], tuple[str, ...], str], ...] = (
+_HINTS: tuple[tuple[tuple[str, ...], tuple[str, ...], str], ...] = (
     # (kinds of the values, kinds of the target, hint)
     (("text",), ("duration",), "convert it with pd.to_timedelta"),
     (
@@ -138,9 +138,9 @@ def kind_problem(
         return None
     if _is_parsed(kind, target, conversions):
         return None
-    cures = (
-        cure
-        for kinds, for_what, cure in _CURES
+    hints = (
+        hint
+        for kinds, for_what, hint in _HINTS
         if (not kinds or kind in kinds) and any(word in accepted for word in for_what)
     )
     reason = f"{given_text(kind)} fit {target.code.name}"
@@ -150,7 +150,7 @@ def kind_problem(
         return "values of this type cannot be written", "omit the column; it becomes null"
     if target.code is TypeCode.GEOGRAPHY:
         return reason, "pass WKB as bytes, e.g. from shapely.to_wkb"
-    return reason, next(cures, f"convert it to values of {target.code.name}")
+    return reason, next(hints, f"convert it to values of {target.code.name}")
 
 
 def given_text(kind: str) -> str:

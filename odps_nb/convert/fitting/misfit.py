@@ -23,7 +23,7 @@ class Misfit:
     """One value that does not fit its type, or a whole column in which no value fits.
 
     ``position`` counts from 0 in the array, and is -1 for a whole column. ``path`` is the path to a
-    nested value in Python syntax, e.g. ``[1].price``. ``cure`` tells the caller what to do.
+    nested value in Python syntax, e.g. ``[1].price``. ``hint`` says what the user can do.
     """
 
     position: int = -1
@@ -31,7 +31,7 @@ class Misfit:
     source: str
     target: str
     reason: str = ""
-    cure: str
+    hint: str
     path: str = ""
     column: str = ""
 
@@ -65,7 +65,7 @@ class ValueMisfit(Exception):
 
 
 def refuse(
-    array: pa.Array, bad: pa.Array | np.ndarray[Any, Any], target: OdpsType, reason: str, cure: str
+    array: pa.Array, bad: pa.Array | np.ndarray[Any, Any], target: OdpsType, reason: str, hint: str
 ) -> None:
     """Raise `ValueMisfit` if ``bad`` marks a non-null value of the array."""
     if not isinstance(bad, np.ndarray):
@@ -81,7 +81,7 @@ def refuse(
                 source=str(array.type),
                 target=format_type(target),
                 reason=reason,
-                cure=cure,
+                hint=hint,
             )
             for position in positions
         ]

@@ -31,9 +31,9 @@ from odps_nb.wire.type_text import format_type
 class KindError(Exception):
     """Error for an Arrow type whose values can never fit; ``path`` locates the nested type."""
 
-    def __init__(self, reason: str, cure: str, path: str = "") -> None:
+    def __init__(self, reason: str, hint: str, path: str = "") -> None:
         super().__init__(reason)
-        self.path, self.cure = path, cure
+        self.path, self.hint = path, hint
 
 
 def check_kind(
@@ -66,9 +66,9 @@ def check_kind(
         check_kind(item, target.value, f"{path}.value", conversions=conversions)
     elif isinstance(target, StructType):
         _require(pt.is_struct(source), source, target, path)
-        positions, stranger = members_of([field.name for field in source], target)
-        if stranger is not None:
-            raise KindError(*no_member(stranger, target), path)
+        positions, unknown_name = members_of([field.name for field in source], target)
+        if unknown_name is not None:
+            raise KindError(*no_member(unknown_name, target), path)
         for member in target.fields:
             if (position := positions.get(member.name.casefold())) is not None:
                 inner = source.field(position).type
@@ -203,14 +203,14 @@ def lists_of(
     if not isinstance(target, VectorType):
         return pa.ListArray.from_arrays(offsets, values, type=wanted)
     lists = pa.ListArray.from_arrays(offsets, values)
-    cure = f"pass {target.length} numbers for each row, or None"
+    hint = f"pass {target.length} numbers for each row, or None"
     lengths = pc.list_value_length(lists)
     odd = pc.not_equal(lengths, target.length)
-    refuse(lists, odd, target, f"it does not have {target.length} elements", cure)
+    refuse(lists, odd, target, f"it does not have {target.length} elements", hint)
     if values.null_count:
         parents = pc.list_parent_indices(lists).filter(values.is_null())
         bad = np.isin(np.arange(len(lists)), parents.to_numpy())
-        refuse(lists, bad, target, "an element is null", cure)
+        refuse(lists, bad, target, "an element is null", hint)
     return lists.cast(wanted)
 
 
@@ -309,7 +309,7 @@ def refuse_null_keys(keys: pa.Array, target: MapType) -> None:
                     source=str(keys.type),
                     target=format_type(target.key),
                     reason="a MAP key is null",
-                    cure="drop the entry",
+                    hint="drop the entry",
                 )
             ]
         )
@@ -319,9 +319,9 @@ def _fit_struct(
     array: pa.Array, target: StructType, target_type: pa.DataType, context: FitContext
 ) -> pa.Array:
     names = [field.name for field in array.type]
-    positions, stranger = members_of(names, target)
-    if stranger is not None:
-        refuse(array, array.is_valid(), target, *no_member(stranger, target))
+    positions, unknown_name = members_of(names, target)
+    if unknown_name is not None:
+        refuse(array, array.is_valid(), target, *no_member(unknown_name, target))
     parts = array.flatten()  # unlike field(), respects slices and the struct's nulls
 
     def fit(number: int) -> pa.Array:

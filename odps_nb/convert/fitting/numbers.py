@@ -44,7 +44,7 @@ def fit_integer(array: pa.Array, target: OdpsType, wanted: pa.DataType) -> pa.Ar
         whole = np.where(valid, values, 0).astype(np.int64)
         return array_from(whole, pa.int64(), valid).cast(wanted)
     if pt.is_decimal(array.type):
-        array = _rescaled(array, target, MAX_DIGITS, 0, cure=_ROUND_WHOLE)
+        array = _rescaled(array, target, MAX_DIGITS, 0, hint=_ROUND_WHOLE)
     refuse(array, _outside(array, -limit, limit - 1), target, range_text, wider)
     return array.cast(wanted)
 
@@ -114,10 +114,10 @@ def fit_decimal(
         return _decimals_of_floats(array, target, wanted, rounds=rounds)
     if pt.is_integer(array.type):
         array = array.cast(pa.decimal128(20, 0))
-    cure = f'round it to {_places(scale)}, or pass decimals="round"'
+    hint = f'round it to {_places(scale)}, or pass decimals="round"'
     if rounds:
         array = _rounded(array, scale)
-    return _resized(_rescaled(array, target, precision, scale, cure=cure), wanted)
+    return _resized(_rescaled(array, target, precision, scale, hint=hint), wanted)
 
 
 def _places(scale: int) -> str:
@@ -125,7 +125,7 @@ def _places(scale: int) -> str:
 
 
 def _rescaled(
-    array: pa.Array, target: OdpsType, precision: int, scale: int, *, cure: str
+    array: pa.Array, target: OdpsType, precision: int, scale: int, *, hint: str
 ) -> pa.Array:
     """Change the scale of decimals in a sufficiently wide type; raise if any does not fit.
 
@@ -154,7 +154,7 @@ def _rescaled(
         back = scaled.cast(array.type, safe=False)
         lost = pc.not_equal(back, array)
         reason = f"it has more than {_places(scale)}" if scale else "it has a fraction"
-        refuse(original, lost, target, reason, cure)
+        refuse(original, lost, target, reason, hint)
     return scaled
 
 
@@ -219,8 +219,8 @@ def _decimals_of_floats(
     room = precision - scale
     reason = f"it has more than {room} digit{'' if room == 1 else 's'} before the decimal point"
     refuse(array, large, target, reason, "use a larger DECIMAL type for the column")
-    cure = f'round it to {_places(scale)}, or pass decimals="round"'
-    refuse(array, lossy, target, f"it has more than {_places(scale)}", cure)
+    hint = f'round it to {_places(scale)}, or pass decimals="round"'
+    refuse(array, lossy, target, f"it has more than {_places(scale)}", hint)
     return array_from(raw, target_type, valid)
 
 

@@ -146,9 +146,9 @@ def _parts(
     values: _Objects, target: OdpsType, context: FitContext, *, keeps_nan: bool
 ) -> list[Part]:
     """Group objects by kind; raise for unknown kinds and for a mix of aware and naive times."""
-    parts, strangers = parts_of(values, keeps_nan=keeps_nan)
-    if strangers:
-        raise ValueMisfit([_stranger(values, position, target) for position in strangers])
+    parts, unknown = parts_of(values, keeps_nan=keeps_nan)
+    if unknown:
+        raise ValueMisfit([_unsupported(values, position, target) for position in unknown])
     if context.conversions.timezone is not None:
         zones = {
             part[1].type.tz is not None for part in parts if pa.types.is_timestamp(part[1].type)
@@ -165,17 +165,17 @@ _BOTH = (
 )
 
 
-def _stranger(values: _Objects, position: int, target: OdpsType) -> Misfit:
+def _unsupported(values: _Objects, position: int, target: OdpsType) -> Misfit:
     value = values[position]
     kind = type(value).__name__
     kinds = {dict: "struct", list: "list", tuple: "list", np.ndarray: "list"}
     if (word := kinds.get(type(value))) is not None:
-        _, cure = kind_problem(word, target, AS_THEY_ARE) or ("", "")
+        _, hint = kind_problem(word, target, AS_THEY_ARE) or ("", "")
         reason = f"a {kind} does not fit {target.code.name}"
     else:
-        reason, cure = problem_of(value)
+        reason, hint = problem_of(value)
         reason = reason or f"a value of type {kind} does not fit {target.code.name}"
-    return _misfit(values, position, target, reason, cure)
+    return _misfit(values, position, target, reason, hint)
 
 
 def problem_of(value: Any) -> tuple[str, str]:
@@ -188,13 +188,13 @@ def problem_of(value: Any) -> tuple[str, str]:
         reason = f"it does not fit a DECIMAL of {MAX_DIGITS} digits"
         return reason, "round it, or write it as text"
     if isinstance(value, str):
-        cure = "replace unpaired surrogates: text.encode(errors='replace').decode()"
-        return "it is not valid Unicode", cure
+        hint = "replace unpaired surrogates: text.encode(errors='replace').decode()"
+        return "it is not valid Unicode", hint
     if isinstance(value, np.timedelta64) and np.datetime_data(value.dtype)[0] in ("Y", "M"):
         return "months have no fixed length", "pass days, or a number of months"
     if isinstance(value, (np.datetime64, np.timedelta64)):
-        cure = f'round it, e.g. with array.astype("{value.dtype.name.partition("[")[0]}[ns]")'
-        return "it is not a whole number of nanoseconds, or it is out of range", cure
+        hint = f'round it, e.g. with array.astype("{value.dtype.name.partition("[")[0]}[ns]")'
+        return "it is not a whole number of nanoseconds, or it is out of range", hint
     if isinstance(value, datetime.timedelta):
         return TOO_LONG
     if isinstance(value, datetime.datetime):
@@ -202,14 +202,14 @@ def problem_of(value: Any) -> tuple[str, str]:
     return "", "convert it to a number, text, a date or another plain value"
 
 
-def _misfit(values: _Objects, position: int, target: OdpsType, reason: str, cure: str) -> Misfit:
+def _misfit(values: _Objects, position: int, target: OdpsType, reason: str, hint: str) -> Misfit:
     return Misfit(
         position=position,
         value=shorten(values[position]),
         source=type(values[position]).__name__,
         target=format_type(target),
         reason=reason,
-        cure=cure,
+        hint=hint,
     )
 
 
@@ -309,9 +309,9 @@ def _fit_structs(values: _Objects, target: StructType, context: FitContext) -> p
         if members is None:
             continue
         valid[position] = True
-        _, stranger = members_of([str(name) for name in members], target)
-        if stranger is not None:
-            misfits.append(_misfit(values, position, target, *no_member(stranger, target)))
+        _, unknown_name = members_of([str(name) for name in members], target)
+        if unknown_name is not None:
+            misfits.append(_misfit(values, position, target, *no_member(unknown_name, target)))
             continue
         for name, inner in members.items():
             columns[known[str(name).casefold()]][position] = inner

@@ -70,8 +70,8 @@ def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing
         listed = element("ul", *rows, style=f"{_LIST};{SMALL}")
         html = scroller("div", listed, label=f"names inside {name}", style=size.box)
         if "sounds" in parsed.found:
-            heard = players(parsed, size, name=name, room=excerpt.room)
-            html = join((heard, html)) if size.layout == "single" else heard
+            sounds = players(parsed, size, name=name, room=excerpt.room)
+            html = join((sounds, html)) if size.layout == "single" else sounds
             return Drawing(html=html, facts=parsed.texts("facts"), note=note)
         if not parsed.data:
             return Drawing(html=html, facts=parsed.texts("facts"), note=note)

@@ -165,18 +165,18 @@ def draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing:
 def _wav_code(data: bytes, format: Format) -> int:
     """Return the format code of a WAV file; 1 for other files."""
     at = data.find(b"fmt ", 0, 4096)
-    is_told = format.mime == _WAV.mime and at >= 0
-    return int.from_bytes(data[at + 8 : at + 10], "little") if is_told else 1
+    is_known = format.mime == _WAV.mime and at >= 0
+    return int.from_bytes(data[at + 8 : at + 10], "little") if is_known else 1
 
 
 def _stacked(wave: str, player: str, size: Size, *, name: str) -> Html:
     """Return the waveform above the player; either is omitted if its ``data:`` URL is empty."""
     style = f"width:92%;height:{_height(size)}px;display:block;margin:0 auto 6px auto"
     alt = f"loudness of {name} over time"
-    heard = {"controls": "", "preload": "metadata", "src": player, "aria-label": name}
+    attrs = {"controls": "", "preload": "metadata", "src": player, "aria-label": name}
     parts = [
         element("img", attributes={"src": wave, "alt": alt}, style=style) if wave else "",
-        element("audio", attributes={**heard}, style="width:92%") if player else "",
+        element("audio", attributes={**attrs}, style="width:92%") if player else "",
     ]
     return framed(element("div", *parts, style="width:100%;text-align:center"), size)
 

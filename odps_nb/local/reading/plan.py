@@ -168,8 +168,8 @@ def output_schema(table: StoredTable, request: CreateReadSession) -> TableSchema
     # also return the partition keys that are requested as data columns
     parts += [c for c in data if c.name in keys and c not in parts]
     data = [c for c in data if c.name not in keys]
-    if strangers := [c.name for c in parts if c.name not in keys]:
-        raise errors.invalid(f"{strangers[0]!r} is not a partition column")
+    if unknown := [c.name for c in parts if c.name not in keys]:
+        raise errors.invalid(f"{unknown[0]!r} is not a partition column")
     if not request.data_columns and not request.partition_columns:
         return schema
     return TableSchema(columns=tuple(data), partition_columns=tuple(parts))

@@ -281,9 +281,9 @@ def _credentials(path: str | None) -> dict[str, Any]:
             option="credentials",
             hint='write {"keys": {"id": "secret"}, "bearer_tokens": {"token": "id"}}',
         ) from None
-    if strangers := rights.keys() - credentials.get("keys", {}).keys():
+    if unknown := rights.keys() - credentials.get("keys", {}).keys():
         raise ConfigError(
-            f"'rights' contains {', '.join(sorted(strangers))}, but 'keys' does not",
+            f"'rights' contains {', '.join(sorted(unknown))}, but 'keys' does not",
             option="credentials",
             hint="add each of them to 'keys'",
         )

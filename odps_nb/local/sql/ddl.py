@@ -241,7 +241,7 @@ def _changed_column(
 ) -> tuple[TableSchema, Mapping[str, str]]:
     """Return the schema with a changed column, and the names in row files."""
     column = _found_column(table, change.column)
-    definition = change.said or column
+    definition = change.definition or column
     if definition.type != column.type and not _is_wider(definition.type, column.type):
         raise errors.lacks("changing the type of a column with CHANGE COLUMN", is_sure=True)
     name, stored = change.new_name or column.name, dict(table.stored)

@@ -167,7 +167,7 @@ def _field(name: str, value: Any) -> Any:
 
 
 def check_functions(query: Any) -> None:
-    """Raise 400 for a function that is not listed; mark the calls that the parser does not know."""
+    """Raise an error for an unsupported function; mark calls that the parser does not know."""
     for node in query.walk():
         if (what := node.meta.get(_VARYING)) is not None:
             name = node.meta[CALLED].upper()

@@ -53,9 +53,9 @@ def merge(
     first = ends.column(f"{_ORDINAL}_min").to_numpy()
     last = ends.column(f"{_ORDINAL}_max").to_numpy()
     gone = pc.fill_null(deleted, fill_value=False).to_numpy(zero_copy_only=False)
-    existed, came = first < old, last >= old
-    alive = ~gone[last] & (came | stay)
-    touched = came | (existed & ~alive)
+    existed, received = first < old, last >= old
+    alive = ~gone[last] & (received | stay)
+    touched = received | (existed & ~alive)
     indexes, operations, order = [], [], []
     for mask, ends_at, operation in (
         (touched & existed & alive, first, UPDATE_BEFORE),

@@ -53,10 +53,10 @@ class Ledger:
                 "restore rows, blobs and catalog.sqlite from the same backup",
             )
         runs = tuple(row["run"] for row in self._db.rows("SELECT run FROM runs"))
-        if strangers := {name for name in there - known if not name.startswith(runs)}:
+        if unknown := {name for name in there - known if not name.startswith(runs)}:
             raise _refused(
                 self._folder,
-                strangers,
+                unknown,
                 "unknown to catalog.sqlite (which is older than the data, or lacks its -wal file)",
                 "restore the catalog that belongs to them, or move them out of the folder",
             )

@@ -59,11 +59,11 @@ def match_columns(
             raise errors.invalid(f"the rows contain the column {name!r} twice")
     indexes = tuple(by_name.get(column.name.casefold()) for column in columns)
     matched = {index for index in indexes if index is not None}
-    strangers = [n for i, n in enumerate(incoming.names) if i not in matched]
-    if strangers:
+    unknown = [n for i, n in enumerate(incoming.names) if i not in matched]
+    if unknown:
         by_place = _by_place(indexes, columns, len(incoming), optional)
         if by_place is None:
-            raise errors.invalid(f"the table has no column {strangers[0]!r}", code="SchemaModified")
+            raise errors.invalid(f"the table has no column {unknown[0]!r}", code="SchemaModified")
         return by_place
     absent = [c.name for c, i in zip(columns, indexes, strict=True) if i is None]
     missing = [name for name in absent if name not in optional]
@@ -192,8 +192,8 @@ def _fit_struct(
         raise _mismatch(path, array.type, target)
     indexes = {array.type.field(i).name.casefold(): i for i in range(array.type.num_fields)}
     names = {f.name.casefold() for f in odps.fields}
-    if strangers := sorted(indexes.keys() - names):
-        raise errors.invalid(f"the struct {path!r} has no member {strangers[0]!r}")
+    if unknown := sorted(indexes.keys() - names):
+        raise errors.invalid(f"the struct {path!r} has no member {unknown[0]!r}")
     members = []
     for index, member in enumerate(odps.fields):
         inner = target.field(index).type

@@ -102,8 +102,8 @@ class Publisher:
         names = [*present, *parts]
         unit, mark = unit_of(names)
         there = pa.concat_tables([self._rows(table, n, unit) for n in present]) if present else None
-        came = [self._rows(table, name, unit) for name in parts]
-        rows = pa.concat_tables([*([] if there is None else [there]), *came])
+        received = [self._rows(table, name, unit) for name in parts]
+        rows = pa.concat_tables([*([] if there is None else [there]), *received])
         deleted = pc.equal(rows.column(OPERATION.name), DELETE).combine_chunks()
         if pc.any(is_partial(rows.column(UPDATED.name)), min_count=0).as_py():
             gone = pc.fill_null(deleted, fill_value=False).to_numpy(zero_copy_only=False)

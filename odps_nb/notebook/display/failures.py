@@ -27,7 +27,7 @@ class UsageError(ipython.UsageError):
     """An invalid command line of ``%odps``.
 
     IPython only prints its own ``UsageError`` on stderr, so a program that runs notebooks finds no
-    error output and cannot report why the job failed. `FailureHook` shows this class as an output.
+    error output and cannot report why the job failed. `FailureHook` shows this error in an output.
     """
 
 

@@ -115,7 +115,7 @@ class Explorer(ExportsRows, LiveView):
         self._sized: Mapping[str, Any] = {}  # the last request that contains the width of a chart
         self._drawing = threading.Lock()  # keeps new and resized charts in order
         self._asked: Choice | None = None  # a choice whose sort the user has not yet confirmed
-        self._told_at = 0.0
+        self._reported_at = 0.0
         self._start = 0
         self._begun: dict[str, list[str | None]] = {}  # the filter of each running task
         self._names: set[str] = set()  # variable names already used in inserted cells
@@ -192,7 +192,7 @@ class Explorer(ExportsRows, LiveView):
         self._run("page", lambda token: self._send_page(start, token))
 
     def _send_page(self, start: int, token: CancelToken) -> None:
-        self._told_at = time.monotonic()
+        self._reported_at = time.monotonic()
         if self.view.sorts_again(start):
             self._tell_busy("page", "sorting more rows: a SQL job is running")
         page = self.view.page(start, token)
@@ -206,7 +206,7 @@ class Explorer(ExportsRows, LiveView):
         self.view.stop()  # cancel reads for the previous choice
 
         def work(token: CancelToken) -> None:
-            self._told_at, before = time.monotonic(), self.view.where
+            self._reported_at, before = time.monotonic(), self.view.where
             chosen = choice if isinstance(choice, Choice) else choice(token)
             if chosen.order and not chosen.search:
                 self._asked = chosen
@@ -248,8 +248,8 @@ class Explorer(ExportsRows, LiveView):
 
     def _tell_tested(self, what: str, rows: int, total: int | None) -> None:
         now = time.monotonic()
-        if now >= self._told_at + TELL_SECONDS:
-            self._told_at = now
+        if now >= self._reported_at + TELL_SECONDS:
+            self._reported_at = now
             rows = min(rows, total or rows)  # a read that restarts counts rows twice
             of, share = ("", None) if not total else (f" of {total:,}", rows / total)
             self._tell_busy("page", f"{what}: {rows:,}{of} rows", share)

@@ -98,9 +98,9 @@ class Chosen:
         self,
         choice: GalleryChoice,
         token: CancelToken,
-        told: Callable[[int, int], None] = lambda number, total: None,
+        report: Callable[[int, int], None] = lambda number, total: None,
     ) -> None:
-        """Apply a choice; regularly call ``told`` with the number of blobs read and the total."""
+        """Apply a choice; regularly call ``report`` with the number of blobs read and the total."""
         missing = self.missing(choice)
         self._enough.clear()
         after, look = time.monotonic() + _DELAY, partial(self.look, choice)
@@ -109,7 +109,7 @@ class Chosen:
                 now = time.monotonic()
                 if now > after:
                     after = now + _PAUSE
-                    told(number, len(missing))
+                    report(number, len(missing))
                 if self._enough.is_set():
                     break
         token.check()

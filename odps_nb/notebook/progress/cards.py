@@ -88,8 +88,8 @@ def _bar(share: float | None, label: str, accent: str, *, height: int, elapsed: 
     if share is not None:
         value = f"{max(share * 100, 0.5):.4g}"
         about = f'aria-label="{escape(label)}" max="100" value="{value}"'
-        spoken = f'<progress {about} style="opacity:0;width:100%"></progress>'
-        block = f'<div style="{shape};width:{value}%;background:{accent}">{spoken}</div>'
+        accessible = f'<progress {about} style="opacity:0;width:100%"></progress>'
+        block = f'<div style="{shape};width:{value}%;background:{accent}">{accessible}</div>'
         return f'<div style="{track};overflow:hidden">{block}</div>'
     offset = 40 * (1 + math.sin(elapsed * 1.5))
     block = f'<div style="{shape};margin-left:{offset:.0f}%;width:20%;background:{accent}"></div>'

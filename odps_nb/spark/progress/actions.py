@@ -100,7 +100,7 @@ class _Operation:
     @contextlib.contextmanager
     def tagged(self) -> Iterator[None]:
         self._add(self._tag)
-        handler: Any = self._told
+        handler: Any = self._count
         if is_connect(self._spark):
             self._spark.registerProgressHandler(handler)
         try:
@@ -143,7 +143,7 @@ class _Operation:
         except (PySparkException, ValueError, OSError) as error:  # the session was stopped
             _log.debug("nothing is left to interrupt: %s", error)
 
-    def _told(
+    def _count(
         self,
         stages: Sequence[Any] | None,
         inflight_tasks: int,

@@ -156,7 +156,7 @@ class Runs:
         self._listeners: dict[int, MakesListener | _Run] = {}
         self._running: list[_Run] = []
         self._past: set[int] = set()  # stages of ended runs; their starts may be reported late
-        self._doomed: frozenset[int] = frozenset()
+        self._to_cancel: frozenset[int] = frozenset()
         self._count = self._cell = 0
         self._detach: Callable[[], None] | None = None
 
@@ -245,7 +245,7 @@ class Runs:
                 return run
         if not part.counts and part.stage in self._past:
             return None
-        if part.stage in self._doomed:
+        if part.stage in self._to_cancel:
             self._cancel_query(part.query)
             return None
         return None if known is None else self._begin(part, known)
@@ -320,7 +320,7 @@ class Runs:
             groups = [job.stageIds for job in jobs if job is not None]
             return [stage_id for group in groups if stages.isdisjoint(group) for stage_id in group]
 
-        self._doomed = frozenset(self._ask(planned, [])) - known
+        self._to_cancel = frozenset(self._ask(planned, [])) - known
 
     def _look_after(self) -> None:
         if self._is_stopped:

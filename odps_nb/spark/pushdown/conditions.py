@@ -33,7 +33,7 @@ from odps_nb.spark.pushdown.understood import is_text
 #: Functions that read the clock, and the kind of value (date or time) that each returns.
 _CLOCKS = {"current_date": "date", "curdate": "date", "current_timestamp": "time", "now": "time"}
 #: Words that Spark replaces with a time, and functions whose value varies between calls.
-_SPOKEN = frozenset(("now", "today", "tomorrow", "yesterday", "epoch"))
+_TIME_WORDS = frozenset(("now", "today", "tomorrow", "yesterday", "epoch"))
 _CHANGING = frozenset(("rand", "randn", "random", "uuid", "localtimestamp"))
 _ENDS = frozenset(
     """
@@ -166,8 +166,8 @@ def _clocks(tokens: Sequence[Any]) -> tuple[tuple[int, int, str], ...] | None:
             end = tokens[index + 2 if called else index].end + 1
             clocks.append((token.start, end, _CLOCKS[word]))
             continue
-        spoken = is_text(token) and token.text.strip().lower() in _SPOKEN
-        if called or spoken or word in _CHANGING or word.startswith("current_"):
+        is_time_word = is_text(token) and token.text.strip().lower() in _TIME_WORDS
+        if called or is_time_word or word in _CHANGING or word.startswith("current_"):
             return None
     return tuple(clocks)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from odps_nb.errors import NotFoundError, OdpsNbError, QueryError
 from odps_nb.spark.tasks.errors import from_spark, job_failures
-from odps_nb.spark.versions import contexts_of, parameters_of, told_by
+from odps_nb.spark.versions import condition_and_text, contexts_of, parameters_of
 from odps_nb.terms import did_you_mean, shorten
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def _error_of(failure: BaseException, reads: Sequence[TableRead]) -> OdpsNbError
     ours = from_spark(failure)
     if ours is not None:
         return ours
-    condition, text = told_by(failure)
+    condition, text = condition_and_text(failure)
     text = text.partition("; line ")[0].partition("== SQL ")[0]
     text = _LINE.sub("", text)  # its column number refers to the text with replaced names
     message = " ".join(text.partition("JVM stacktrace:")[0].split())

@@ -180,7 +180,7 @@ class TableVersions:
         if last is not None and table != last.table:
             self.require_table(last.table)
         if last is not None and found < last.version:
-            raise went_back(name, last.version, found)
+            raise version_decreased(name, last.version, found)
         if version and found == version:
             return last if last is not None else Offset(table=table, version=found)
         kept = None if version else session.session_id
@@ -196,7 +196,7 @@ class TableVersions:
         return info.table_id or f"made at {info.created_at}"
 
 
-def went_back(table: TableName, was: int, now: int) -> ConflictError:
+def version_decreased(table: TableName, was: int, now: int) -> ConflictError:
     """Return the error for a table whose version has decreased."""
     return ConflictError(
         f"{table} was at version {was} but is now at version {now}", hint=_BEGIN_AGAIN
@@ -307,7 +307,7 @@ class OdpsStreamReader(Shipped, DataSourceStreamReader, SupportsTriggerAvailable
         if since.table != seen.table:
             self._versions.require_table(since.table)
         if seen.version < since.version:
-            raise went_back(self._settings.read.table, since.version, seen.version)
+            raise version_decreased(self._settings.read.table, since.version, seen.version)
         if not since.initial and seen.version == since.version:
             return since
         # A version is never split. Spark's limit on files is applied to versions.

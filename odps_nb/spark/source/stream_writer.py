@@ -105,11 +105,11 @@ class OdpsStreamWriter(Shipped, DataSourceStreamArrowWriter):
         from odps_nb.client.calls.storage import StorageClient
 
         with task_errors(f"{self._what}, micro-batch {batchId}"):
-            told = [message for message in messages if isinstance(message, _Message)]
-            if not told:
+            own = [message for message in messages if isinstance(message, _Message)]
+            if not own:
                 return
-            session, settings = told[0].session, self._settings.write
-            written = [message.written for message in told if message.written]
+            session, settings = own[0].session, self._settings.write
+            written = [message.written for message in own if message.written]
             with StorageClient(settings.profile) as storage:
                 check_or_abort(storage, session, written, settings.max_partitions)
                 commit_batch(
@@ -120,14 +120,14 @@ class OdpsStreamWriter(Shipped, DataSourceStreamArrowWriter):
         """Abort the session, unless it may be committed (Spark also calls this after a commit)."""
         from odps_nb.client.calls.storage import StorageClient
 
-        told = [message for message in messages if isinstance(message, _Message)]
-        if not told or len(told) == len(messages):
+        own = [message for message in messages if isinstance(message, _Message)]
+        if not own or len(own) == len(messages):
             return
         with (
             task_errors(f"{self._what}, abort of micro-batch {batchId}"),
             StorageClient(self._settings.write.profile) as storage,
         ):
-            abort_write(storage, told[0].session)
+            abort_write(storage, own[0].session)
 
     def _log(self) -> CommitLog:
         return CommitLog(self._settings.checkpoint)

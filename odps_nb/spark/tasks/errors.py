@@ -33,50 +33,50 @@ _TO_DO = "\nto do: "
 
 def for_spark(error: OdpsNbError) -> OdpsNbError:
     """Return an error of the same type with notes, request id and hint in its message."""
-    story = "\n".join(explain(error))
-    return type(error)(story.removeprefix(f"{type(error).__name__}: "), hint=error.hint)
+    lines = "\n".join(explain(error))
+    return type(error)(lines.removeprefix(f"{type(error).__name__}: "), hint=error.hint)
 
 
 def from_spark(failure: BaseException) -> OdpsNbError | None:
     """Return the odps_nb error in the text of a Spark exception, or ``None``."""
-    told = str(failure)
-    found = _OURS.search(told)
+    failure_text = str(failure)
+    found = _OURS.search(failure_text)
     kind = getattr(errors, found.group(1), None) if found else None
     if found is None or not (isinstance(kind, type) and issubclass(kind, OdpsNbError)):
-        return _wrong_setup(told)
+        return _wrong_setup(failure_text)
     text = _END.split(found.group(2), maxsplit=1)[0].rstrip()
-    story, _, hint = text.partition(_TO_DO)
-    message, *notes = story.splitlines()
+    lines, _, hint = text.partition(_TO_DO)
+    message, *notes = lines.splitlines()
     error = kind(message, hint=hint or None)
     for note in notes:
         error.add_note(note.removeprefix("where: "))
     return error
 
 
-def _wrong_setup(told: str) -> OdpsNbError | None:
+def _wrong_setup(failure_text: str) -> OdpsNbError | None:
     """Return the error for a Python installation or setting that tasks cannot use, or ``None``."""
-    if found := _VERSIONS.search(told):
+    if found := _VERSIONS.search(failure_text):
         return ConfigError(
             f"the executors run Python {found.group(1)}, but the driver runs {found.group(2)}",
             option="PYSPARK_PYTHON",
             hint=f"set PYSPARK_PYTHON to a Python {found.group(2)} that every executor has, and "
             "restart the session",
         )
-    if found := _PROGRAM.search(told):
+    if found := _PROGRAM.search(failure_text):
         return ConfigError(
             f"an executor has no Python at {found.group(1)}",
             option="PYSPARK_PYTHON",
             hint="set PYSPARK_PYTHON to the path of Python on the executors, and restart the "
             "session",
         )
-    if _LZ4 in told:
+    if _LZ4 in failure_text:
         return ConfigError(
             "Spark cannot send a column that is empty or null to Python with lz4",
             option="spark.sql.execution.arrow.compression.codec",
             hint="set it to 'zstd' or 'none': spark.conf.set('spark.sql.execution.arrow."
             "compression.codec', 'zstd')",
         )
-    if _PACKAGE.search(told):
+    if _PACKAGE.search(failure_text):
         return MissingDependencyError(
             "odps_nb is not installed where Spark runs Python",
             extra="spark",

@@ -82,11 +82,11 @@ def check_frame(frame: spark.StructType, target: Target) -> None:
             partition_columns=target.columns.partition_columns,
         ),
         target.conversions,
-        _cure,
+        _hint,
     )
 
 
-def _cure(column: Column, given: pa.DataType) -> str:
+def _hint(column: Column, given: pa.DataType) -> str:
     """Return how to convert a column whose type does not fit the table's column."""
     code, name = column.type.code, f"F.col({column.name!r})"
     if pt.is_nested(given) and code in (TypeCode.STRING, TypeCode.JSON):
@@ -216,8 +216,8 @@ def table_columns(
 ) -> TableSchema:
     """Return the columns of a table that can store every value of a DataFrame.
 
-    Metadata ``odps.type`` overrides the type; a struct of `NEW_BLOB_FIELDS` becomes a BLOB. Columns
-    in ``types`` (by name in lower case) get the type stated there.
+    Metadata ``odps.type`` overrides the type; a struct of `NEW_BLOB_FIELDS` becomes a BLOB.
+    ``types`` overrides the types of columns by name in lower case.
     """
     free = (f for f in frame.fields if f.name.casefold() not in types)
     columns = tuple(Column(name=f.name, type=_type(f)) for f in free)
@@ -225,9 +225,9 @@ def table_columns(
 
 
 def _type(field: spark.StructField) -> OdpsType:
-    said = field.metadata.get(TYPE_KEY)
-    if said:
-        return parse_type(said)
+    text = field.metadata.get(TYPE_KEY)
+    if text:
+        return parse_type(text)
     kind = field.dataType
     if isinstance(kind, spark.StructType) and {f.name: type(f.dataType) for f in kind.fields} == (
         NEW_BLOB_FIELDS

@@ -304,8 +304,8 @@ def _run(df: DataFrame, task: WriteTask, verb: str) -> list[Written]:
     Plans show ``verb`` with the table, the partition and the session.
     """
     session = task.session
-    told = [verb, *filter(None, [str(session.partition)]), f"session {session.session_id}"]
-    name = visible(f"odps write {session.table} [{'; '.join(told)}]")
+    parts = [verb, *filter(None, [str(session.partition)]), f"session {session.session_id}"]
+    name = visible(f"odps write {session.table} [{'; '.join(parts)}]")
 
     def write_rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         written = write_partition(task, batches)

@@ -96,7 +96,7 @@ _MESSAGE_NAMES = (
     *("Message", "message", "ErrorMessage", "errorMessage", "error_message"),
     *("ErrorMsg", "errorMsg", "error_description", "msg", "error", "Error"),
 )
-_TOLD = {*_CODE_NAMES, *_MESSAGE_NAMES, "RequestId", "requestId", "HostId", "HoldClientMillis"}
+_KNOWN = {*_CODE_NAMES, *_MESSAGE_NAMES, "RequestId", "requestId", "HostId", "HoldClientMillis"}
 _SECRET = re.compile(
     r"(?i)((?:authorization|signature|secret|password|token|access_?key)[\w-]*[\"']?\s*[:=]\s*[\"']?)"
     r"(?:(?:bearer|odps|basic|negotiate|ntlm)\s+)?[^\s\"'<>,;&}]+"
@@ -313,8 +313,8 @@ def _parse_json(fields: Fields, body: bytes) -> _Parts | None:
     request_id = fields.loose_text("RequestId") or fields.loose_text("requestId")
     if not (code or message or request_id or hold):
         return None
-    is_told = message or (code and set(fields) <= _TOLD)
-    return _Parts(code, message if is_told else _raw(body), request_id, hold)
+    is_known = message or (code and set(fields) <= _KNOWN)
+    return _Parts(code, message if is_known else _raw(body), request_id, hold)
 
 
 def _parse_xml(body: bytes) -> _Parts:

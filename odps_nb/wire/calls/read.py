@@ -238,9 +238,9 @@ def _check_format(received: Received) -> None:
     """Raise for any format except Arrow V5, as the older service does (pyodps: v1 live tests)."""
     asked = received.fields.inner("DataFormat")
     for key, known in _FORMAT.items():
-        said = asked.text(key, known)
-        if said.lower() != known.lower():
-            raise asked.fail(key, f"{said[:40]!r} is not {known}, the only supported row format")
+        value = asked.text(key, known)
+        if value.lower() != known.lower():
+            raise asked.fail(key, f"{value[:40]!r} is not {known}, the only supported row format")
 
 
 _FORMAT = {"Type": "Arrow", "Version": "V5"}

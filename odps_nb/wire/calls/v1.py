@@ -345,9 +345,9 @@ def _decode_read(table: TableName, wire: WireRequest, params: Params) -> ReadRow
 
 def _check_format(params: Params) -> None:
     for name, known in (("data_format_type", "arrow"), ("data_format_version", "v5")):
-        said = params.optional(name)
-        if said is not None and said.lower() != known:
-            raise in_request(f"{name} is {said[:40]!r}; the only supported row format is Arrow V5")
+        value = params.optional(name)
+        if value is not None and value.lower() != known:
+            raise in_request(f"{name} is {value[:40]!r}; the only supported row format is Arrow V5")
 
 
 def _fields(wire: WireRequest) -> Fields:

@@ -326,9 +326,9 @@ class InstanceStatus:
             "x-odps-owner": self.owner,
             "x-odps-start-time": date_text(self.started_at),
         }
-        told = {key: value for key, value in headers.items() if value}
-        told["x-odps-end-time"] = date_text(self.ended_at)  # Java needs it, even if it is empty
-        return xml_body("Instance", parts), dict(_XML_HEADERS) | told
+        sent = {key: value for key, value in headers.items() if value}
+        sent["x-odps-end-time"] = date_text(self.ended_at)  # Java needs it, even if it is empty
+        return xml_body("Instance", parts), dict(_XML_HEADERS) | sent
 
     @classmethod
     def decode(cls, body: bytes, headers: Mapping[str, str]) -> InstanceStatus:
@@ -400,7 +400,7 @@ class GetInstanceSource(_OfInstance):
     QUERY: ClassVar[Pairs] = (("source", ""),)
 
     def decode_answer(self, body: bytes, headers: Mapping[str, str]) -> str:
-        """Decode the response; empty if the instance is not a SQL job."""
+        """Return the SQL text; empty if the instance is not a SQL job."""
         return child_text(parse_answer(body, "job document", root="Job"), "Tasks/SQL/Query")
 
 

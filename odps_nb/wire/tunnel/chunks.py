@@ -78,18 +78,18 @@ class ChunkVerifier:
                 actual=len(stored),
                 hint="read again; the bytes were truncated in transit",
             )
-        payload, told = stored[:-CHECK_BYTES], int.from_bytes(stored[-CHECK_BYTES:], "big")
+        payload, received = stored[:-CHECK_BYTES], int.from_bytes(stored[-CHECK_BYTES:], "big")
         own = crc32c(payload)
         self._total = crc32c(payload, self._total)
         full = len(stored) == self.stored_size
-        self._ended = told == self._total and not (full and told == own)
-        if not self._ended and not (full and told == own):
+        self._ended = received == self._total and not (full and received == own)
+        if not self._ended and not (full and received == own):
             expected = own if full else self._total
             raise ChecksumError(
                 f"CRC32C of the tunnel's chunk at byte {self._at} ({len(payload)} bytes) is "
-                f"{expected:08x}, but {told:08x} was received",
+                f"{expected:08x}, but {received:08x} was received",
                 offset=self._at,
-                expected=told,
+                expected=received,
                 actual=expected,
                 hint="read again; the bytes were damaged or truncated in transit",
             )

@@ -128,12 +128,12 @@ class AlterTable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeColumn:
-    """ALTER TABLE (or VIEW) … CHANGE [COLUMN] …; ``said`` is the new definition as written."""
+    """ALTER TABLE (or VIEW) … CHANGE [COLUMN] …; ``definition`` is the new one as written."""
 
     name: Name
     column: str
     new_name: str | None = None
-    said: Column | None = None
+    definition: Column | None = None
     comment: str | None = None
     nullable: bool = False
     view: bool = False

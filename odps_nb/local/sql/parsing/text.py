@@ -287,7 +287,7 @@ def _change_column(name: Name, cursor: Cursor) -> Statement:
         name=name,
         column=column,
         new_name=new_name,
-        said=definition,
+        definition=definition,
         comment=definition.comment or None,
     )
 

@@ -127,8 +127,8 @@ def _nested(array: pa.Array, column: Column) -> list[str | None]:
     return texts
 
 
-def _text_of_time(came: pa.DataType, _: object) -> pa.DataType:
-    return pa.string() if pt.is_timestamp(came) or pt.is_date(came) else came
+def _text_of_time(received: pa.DataType, _: object) -> pa.DataType:
+    return pa.string() if pt.is_timestamp(received) or pt.is_date(received) else received
 
 
 def _with_offset(times: pa.Array, kind: pa.DataType) -> pa.Array:
