@@ -318,7 +318,7 @@ def test_an_explanation_has_at_most_three_lines(kind: type[Any]) -> None:
 
 
 def test_an_argument_error_is_also_a_value_error() -> None:
-    error = errors.ArgumentError("limit is -1", argument="limit", hint="leave it out")
+    error = errors.ArgumentError("limit is -1", argument="limit", hint="omit it")
     assert isinstance(error, (errors.OdpsNbError, ValueError))
     assert not isinstance(error, errors.ServiceError)
     with pytest.raises(ValueError, match="not a blob reference"):

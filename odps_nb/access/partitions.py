@@ -312,7 +312,7 @@ def _has_rows(info: PartitionInfo, table: TableName, storage: StorageClient) -> 
 def _fetched(
     info: PartitionInfo, table: TableName, storage: StorageClient, token: CancelToken | None = None
 ) -> PartitionInfo:
-    """Return a partition with its details, or unchanged if its name cannot be sent in a request."""
+    """Fetch a partition's details; return ``info`` if its name cannot be sent in a request."""
     from odps_nb.wire.control import GetPartition
 
     if not info.spec.has_name:

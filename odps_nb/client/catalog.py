@@ -133,7 +133,7 @@ def table_exists(
         else:
             storage.control(GetPartition(table=table, partition=partition))
     except NotFoundError as error:
-        if error.code not in _ABSENT:  # the project is missing, or a proxy answered
+        if error.code not in _ABSENT:  # the project is missing, or a proxy responded
             raise
         return False
     return True

@@ -54,7 +54,7 @@ def fill_generated(rows: Rows, schema: TableSchema, first_row: int = 0) -> Rows:
                 f"but {generated.text} is {values[row].as_py()!r} (computed in UTC)",
                 column=column.name,
                 row=first_row + row,
-                hint=f"leave the column out of the data, or pass partition='{column.name}=…'",
+                hint=f"omit the column from the data, or pass partition='{column.name}=…'",
             )
         rows = rows.set_column(position, rows.schema.field(position), values)
     return rows

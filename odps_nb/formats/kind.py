@@ -107,7 +107,7 @@ class Kind:
     precedence: int = BINARIES
     limit: int = HEAD  #: Maximum size of a blob that is read in full.
     head: int = HEAD  #: Number of bytes to read from a larger blob.
-    alone: int = 0  #: Replaces ``limit`` for a large preview, if greater.
+    alone: int = 0  #: Read limit for a large preview of a single blob, if above ``limit``.
     whole: bool = False  #: Whether drawing requires all bytes.
     _starts: tuple[bytes, ...] = field(init=False, repr=False)  # first bytes of all formats
 

@@ -40,7 +40,7 @@ class _Head:
             raise OversizeError(
                 "too many 1xx responses before the final one",
                 limit=_MAX_HEADS,
-                hint="check the proxies between client and service: one may send these responses",
+                hint="check the proxies on the way to the service: one may send these responses",
             )
         return self.last
 

@@ -180,9 +180,9 @@ class _Guarded(HTTPConnection):
             return
         try:
             if isinstance(sock, ssl.SSLSocket):
-                _encrypt_unless_answered(sock, memoryview(data), exchange)
+                _encrypt_unless_responded(sock, memoryview(data), exchange)
             else:
-                _send_unless_answered(sock, memoryview(data))
+                _send_unless_responded(sock, memoryview(data))
         except (BrokenPipeError, ConnectionResetError):
             exchange.answered_early = True
             raise
@@ -198,16 +198,16 @@ def _plain(sock: Any) -> socket.socket:
     return plain
 
 
-def _send_unless_answered(sock: socket.socket, data: memoryview) -> None:
+def _send_unless_responded(sock: socket.socket, data: memoryview) -> None:
     timeout = sock.gettimeout()
     while data:
         wait_until_ready(sock, timeout, read=True, write=True)
         if wait_for_read(sock, timeout=0.0):
-            raise BrokenPipeError("the server answered before the request ended")
+            raise BrokenPipeError("the server responded before the request ended")
         data = data[sock.send(data) :]
 
 
-def _encrypt_unless_answered(sock: ssl.SSLSocket, data: memoryview, exchange: Exchange) -> None:
+def _encrypt_unless_responded(sock: ssl.SSLSocket, data: memoryview, exchange: Exchange) -> None:
     # Under TLS, readable bytes may be just a session ticket, so try to read. Bytes that are read
     # begin a response, so keep them for the reader.
     timeout = sock.gettimeout()
@@ -217,7 +217,7 @@ def _encrypt_unless_answered(sock: ssl.SSLSocket, data: memoryview, exchange: Ex
             wait_until_ready(sock, timeout, read=True, write=True)
             with contextlib.suppress(ssl.SSLWantReadError):
                 exchange.ahead = sock.recv(_RECORD)
-                raise BrokenPipeError("the server answered before the request ended")
+                raise BrokenPipeError("the server responded before the request ended")
             with contextlib.suppress(ssl.SSLWantWriteError, ssl.SSLWantReadError):
                 data = data[sock.send(data[:_RECORD]) :]  # a TLS retry must send the same bytes
     finally:

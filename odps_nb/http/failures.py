@@ -63,7 +63,7 @@ def translate(
     if sent and _among(chain, theirs.InvalidHeader, below.InvalidHeader):
         return FramingError(
             f"the headers of the response from {host} contradict each other: {_short(chain[-1])}",
-            hint="check the proxies between client and service: one may have joined two responses",
+            hint="check the proxies on the way to the service: one may have joined two responses",
         )
     if _among(chain, *_BAD_REQUEST):
         return ConfigError(

@@ -173,7 +173,7 @@ def test_the_checks_send_at_most_three_requests_to_each_service(faulty):
     transfers(profile)
     with StorageClient(profile) as storage:
         _, body = storage.rest(WireRequest(method="GET", path="/misbehaviour"))
-    assert all(1 <= rule["struck"] <= 3 for rule in json.loads(body)["rules"])
+    assert all(1 <= rule["injected"] <= 3 for rule in json.loads(body)["rules"])
 
 
 def test_for_a_project_without_tables_the_report_says_that_no_read_was_checked(account):

@@ -14,7 +14,7 @@ from odps_nb.access.paging.browsing import rows_of
 from odps_nb.errors import ArgumentError
 from tests.support.service.services import using
 from tests.support.spark.services import misbehaving
-from tests.support.spark.watched import misbehave, struck
+from tests.support.spark.watched import injected, misbehave
 from tests.support.threads import running
 
 pytestmark = pytest.mark.every_service(in_turn=True)
@@ -123,7 +123,7 @@ def test_an_older_tunnel_is_not_asked_for_the_result_of_a_statement(sql: str) ->
         fault = {"fault": "status", "code": "InternalServerError", "times": 0}
         misbehave(odps, {"action": "/projects/", **fault})
         assert odps.sql(sql).to_arrow().to_pylist() == [{"result": "listed"}]
-        assert struck(odps) == [0]
+        assert injected(odps) == [0]
 
 
 def test_any_number_of_comments_may_precede_a_query_by_the_tunnel() -> None:

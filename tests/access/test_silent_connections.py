@@ -49,7 +49,7 @@ def silent_at(
         ) as client,
     ):
         yield client, proxy
-        assert proxy.struck, f"no {action} was sent"
+        assert proxy.injected, f"no {action} was sent"
 
 
 @pytest.fixture

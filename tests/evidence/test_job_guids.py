@@ -28,7 +28,7 @@ from odps_nb.wire.control import CancelInstance, GetInstanceSource, SubmitSql
 from tests.support.service.connecting import connected
 from tests.support.service.peer import Peer
 from tests.support.service.protected import analyst_of, owner_of, protected_service
-from tests.support.spark.watched import misbehave, struck
+from tests.support.spark.watched import injected, misbehave
 
 SLOW = "select count(*) from range_a a cross join range_a b cross join range_a c;"
 
@@ -206,7 +206,7 @@ def test_an_insert_whose_response_is_lost_inserts_once(
     """Evidence 163: the client sends the job again, and the service runs it once."""
     lose(odps, how, times)
     odps.sql("insert into t values (1)", progress=False)
-    assert struck(odps) == [times]
+    assert injected(odps) == [times]
     misbehave(odps)
     assert odps.table("t").read().row_count == 1
 
@@ -236,7 +236,7 @@ def test_every_statement_of_the_client_survives_a_lost_response(
         )
     else:
         assert odps.sql_cost("select * from t").complexity
-    assert struck(odps) == [1]
+    assert injected(odps) == [1]
 
 
 def test_a_query_reads_its_rows_after_a_lost_response(odps: Connection) -> None:

@@ -20,7 +20,7 @@ from odps_nb.local.server import launch
 from odps_nb.local.server.launch import LocalService
 from tests.support.service.connecting import connected
 from tests.support.service.raw import Raw, rows_of
-from tests.support.spark.watched import misbehave, struck
+from tests.support.spark.watched import injected, misbehave
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -281,7 +281,7 @@ def test_a_broken_read_with_dictionaries_resumes_at_the_exact_row(odps: Connecti
     table.write(rows)
     misbehave(odps, {"action": "TableRead", "times": 3, "fault": "cut", "at": 500_000})
     assert by_id(table.read(splits=1).to_arrow()).equals(rows)
-    assert struck(odps) == [3]
+    assert injected(odps) == [3]
 
 
 @pytest.mark.gate(1)

@@ -129,8 +129,8 @@ def verdict(world: World) -> str:
     error, passing = world.actors[0].error, _PASS_BY.get(plan.scenario)
     if isinstance(error, SessionExpiredError) and _could_not_refresh(world):
         return ""
-    few = len(world.struck) < min(plan.tries, 4)
-    if error and few and passing and passing.issuperset(world.struck):
+    few = len(world.injected) < min(plan.tries, 4)
+    if error and few and passing and passing.issuperset(world.injected):
         return f"transient faults end the history: {error!r}"
     return ""
 
@@ -152,7 +152,7 @@ def _wrong_rows(world: World) -> str:
     count = ROWS if plan.limit is None else min(ROWS, plan.limit)
     if error is None and len(found) != count:
         return f"{len(found)} rows of {count}, but no error"
-    if "flip" in world.struck:
+    if "flip" in world.injected:
         return ""  # rows have no checksum, so a changed byte of a value looks like a value
     if len(set(found)) < len(found) or not set(found) <= set(range(ROWS)):
         return f"repeated or invalid rows: {found}"

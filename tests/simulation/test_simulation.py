@@ -59,7 +59,7 @@ def test_a_seed_repeats_the_same_history(worlds: list[World]) -> None:
 
 
 def test_every_fault_and_outcome_occurs(worlds: list[World]) -> None:
-    assert {kind for world in worlds for kind in world.struck} == set(KINDS)
+    assert {kind for world in worlds for kind in world.injected} == set(KINDS)
     assert any("keeper: GetReadSession" in line for world in worlds for line in world.story)
     ends = {type(world.actors[0].error).__name__ for world in worlds}
     assert {"NoneType", "Crash", "SessionExpiredError"} <= ends
@@ -74,7 +74,7 @@ def test_a_slow_consumer_does_not_use_up_attempts() -> None:
         faults={1: Fault("cut", 0.9)},
     )
     world = run_plan(plan)
-    assert world.struck == ["cut"]
+    assert world.injected == ["cut"]
     assert verdict(world) == ""
 
 

@@ -55,7 +55,7 @@ class World:
         self.crashing: set[str] = set()
         self.story: list[str] = []
         self.rows: list[int] = []  # rows that a reader received
-        self.struck: list[str] = []  # kinds of the faults that occurred
+        self.injected: list[str] = []  # kinds of the faults that occurred
         self.present: Actor | None = None
         self.is_stuck = False
         self.refreshes: list[tuple[float, bool]] = []  # time of each refresh, and its success
@@ -143,7 +143,7 @@ class World:
         self.sleep(self.delay())
         name = self.me().name
         if fault is not None and (fault.kind != "dies" or name in self.crashing):
-            self.struck.append(fault.kind)
+            self.injected.append(fault.kind)
         else:
             fault = None
         asked, had = self.time, False

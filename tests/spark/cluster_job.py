@@ -172,7 +172,7 @@ class Stage:
         over = threading.Event()
 
         def watch() -> None:
-            while self.rules()[0]["struck"] < 2:
+            while self.rules()[0]["injected"] < 2:
                 assert not over.wait(0.05), "the job ended before anything was killed"
             kill()
 
@@ -246,7 +246,11 @@ def speculated_read(stage: Stage) -> Any:
     result = counted(frame)
     (rule,) = stage.rules()
     stage.ask()
-    return [*result, rule["struck"], rule["matched"] > SPLITS]  # another attempt has read rows, too
+    return [
+        *result,
+        rule["injected"],
+        rule["matched"] > SPLITS,
+    ]  # another attempt has read rows, too
 
 
 def failed_first(stage: Stage) -> Any:
@@ -270,9 +274,9 @@ def lost_commit(stage: Stage) -> Any:
     stage.ask_commit(fault="close")
     frame = stage.numbers().selectExpr(f"id + {ROWS} id")
     frame.write.format("odps").mode("append").save(name)
-    struck = stage.rules()[0]["struck"]
+    injected = stage.rules()[0]["injected"]
     stage.ask()
-    return [rows, struck]
+    return [rows, injected]
 
 
 def refused_commit(stage: Stage) -> Any:

@@ -32,7 +32,7 @@ from tests.support.spark.watched import (
     gated,
     misbehave,
     stalled,
-    wait_until_struck,
+    wait_until_injected,
 )
 
 if TYPE_CHECKING:
@@ -154,7 +154,7 @@ class _Stalled:
         # A task of the previous job may have been late, so require both: this job runs, and all
         # tasks wait.
         assert self.running.wait(WITHIN)
-        wait_until_struck(self.odps, self.tasks)
+        wait_until_injected(self.odps, self.tasks)
         # Spark checks the Python worker of a task every two seconds. It may ignore one that
         # has only just started, which then notices when its next bytes arrive. This wait only makes
         # the usual case likely.

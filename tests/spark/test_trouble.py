@@ -46,9 +46,9 @@ def ask(faulty: Connection) -> Iterator[Ask]:
     faulty._storage.rest(WireRequest(method="DELETE", path="/misbehaviour"))
 
 
-def _struck(faulty: Connection) -> list[int]:
+def _injected(faulty: Connection) -> list[int]:
     _, body = faulty._storage.rest(WireRequest(method="GET", path="/misbehaviour"))
-    return [rule["struck"] for rule in json.loads(body)["rules"]]
+    return [rule["injected"] for rule in json.loads(body)["rules"]]
 
 
 @pytest.fixture
@@ -74,7 +74,7 @@ def test_truncated_and_throttled_reads_resume_without_losing_a_row(
         {"action": "TableRead", "fault": "close", "times": 1},
     )
     assert _total(spark, faulty, table) == (ROWS, ROWS)
-    assert _struck(faulty) == [3, 2, 1]
+    assert _injected(faulty) == [3, 2, 1]
 
 
 @pytest.mark.nightly
@@ -100,7 +100,7 @@ def test_lost_responses_to_uploads_and_the_commit_repeat_no_rows(
     )
     receipt = odps_nb.spark.write(spark.range(ROWS, ROWS + 1000, 1, 2), faulty, table)
     assert receipt.rows == 1000
-    assert _struck(faulty) == [2, 1, 1, 1]
+    assert _injected(faulty) == [2, 1, 1, 1]
     assert _total(spark, faulty, table) == (ROWS + 1000, ROWS + 1000)
 
 
@@ -114,7 +114,7 @@ def test_a_permanently_refused_commit_leaves_no_rows(
     if by_storage_api():
         assert not caught.value.in_doubt
         assert caught.value.notes[-1] == "the write was aborted; none of its rows are in the table"
-        assert _struck(faulty) == [3]
+        assert _injected(faulty) == [3]
     else:  # the client cannot ask whether its statement runs
         assert caught.value.in_doubt
         assert caught.value.notes[-1].endswith("was not aborted")
@@ -139,7 +139,7 @@ def test_the_data_source_recovers_from_the_same_faults(
         ROWS + 10,
         ROWS + 10,
     )
-    assert _struck(faulty) == [1, 1, 1]
+    assert _injected(faulty) == [1, 1, 1]
 
 
 @pytest.mark.nightly
@@ -152,7 +152,7 @@ def test_a_task_uses_the_time_outs_of_the_driver(
     ask({"action": "TableRead", "fault": "stall", "at": 5000})
     with connected(read_timeout=0.5) as soon:
         assert _total(spark, soon, table) == (ROWS, ROWS)
-    assert _struck(faulty) == [1]
+    assert _injected(faulty) == [1]
     ask({"action": "TableRead", "fault": "stall", "at": 5000, "times": 0})
     with (
         connected(read_timeout=0.5, retries=0) as once,

@@ -76,7 +76,7 @@ _PAIRS = """
 ## Two faults in one run
 
 Written by `make sweep` ({date}, commit {commit}, {runs:,} runs).
-For {jobs} jobs, one fault struck exchange N, and the same or another fault struck a later
+For {jobs} jobs, one fault was injected at exchange N, and the same or another fault at a later
 exchange M. The runs cover every N, and every later M that
 the client reached, including its retries and clean-up. Faults that cut or stall a response do so
 in its middle. If a job must survive each of the two faults alone, it must also survive both

@@ -113,10 +113,10 @@ def sweep(job: PeerJob, fault: Fault, world: World) -> Counter[str]:
     for number in itertools.count():
         for place in itertools.count():
             end, proxy = run(job, fault, number, place, world)
-            ends[end] += proxy.struck
+            ends[end] += proxy.injected
             if place + 1 >= proxy.places:
                 break
-        if not proxy.struck:
+        if not proxy.injected:
             if end != RIGHT:
                 raise SystemExit(f"{job.name} ended {end} where nothing was broken")
             return +ends

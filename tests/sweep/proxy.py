@@ -73,13 +73,15 @@ class Answer:
 class BreaksOne(Peer):
     """Forwards exchanges to ``target``, and breaks number ``number`` (from 0) with ``fault``.
 
-    ``struck`` tells whether the fault occurred, ``broken`` which request it affected, ``document``
-    whether the response was a document, and ``places`` the number of positions at which it can
-    break; ``place`` selects one. Faults of this machine (no names, no descriptors, a full disk)
-    last until the client has waited a moment.
+    ``injected``: whether the fault occurred. ``broken``: the request that it affected.
+    ``document``: whether the response was a document. ``places``: the number of positions at which
+    it can break; ``place`` selects one.
+
+    Faults of this machine (no names, no descriptors, a full disk) last until the client has waited
+    a moment.
 
     Instead of a number, the name of an action may be given: its first request is broken. ``then``
-    is a second fault and the number of its exchange; ``struck_again`` and ``broken_again`` belong
+    is a second fault and the number of its exchange; ``injected_again`` and ``broken_again`` belong
     to it. With ``place`` -1, a response breaks in its middle.
     """
 
@@ -99,8 +101,8 @@ class BreaksOne(Peer):
         self._strikes |= {then[1]: then[0]} if then else {}
         self._number, self._place, self._around = number, place, around or Surroundings()
         self._lock, self._count = threading.Lock(), 0
-        self.struck, self.broken, self.document, self.places = False, "", False, 1
-        self.struck_again, self.broken_again = False, ""
+        self.injected, self.broken, self.document, self.places = False, "", False, 1
+        self.injected_again, self.broken_again = False, ""
         super().__init__(self._talk)
 
     def _talk(self, line: Line) -> None:
@@ -110,9 +112,9 @@ class BreaksOne(Peer):
                 fault = self._strikes.pop(at, None)
                 self._count += 1
             if fault and at == self._number:
-                self.struck, self.broken = True, _name(seen)
+                self.injected, self.broken = True, _name(seen)
             elif fault:
-                self.struck_again, self.broken_again = True, _name(seen)
+                self.injected_again, self.broken_again = True, _name(seen)
             if fault == "reset inside":
                 line.reset()
                 return

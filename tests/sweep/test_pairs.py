@@ -40,10 +40,10 @@ def test_two_faults_anywhere_lose_and_repeat_no_data(
     for number in itertools.count():
         for later in itertools.count(number + 1):
             end, proxy, where = run(job, (first, number), (second, later), world)
-            if not proxy.struck_again:
+            if not proxy.injected_again:
                 break
             ends[end] += 1
-        if not proxy.struck:
+        if not proxy.injected:
             assert end == RIGHT, f"no fault occurred in {where}"
             break
     # if the first fault always ends the job, no later exchange can break
@@ -76,8 +76,8 @@ def run(
     )
     may_fail = any(
         one.may_fail(document=proxy.document)
-        for one, struck in ((fault, proxy.struck), (again, proxy.struck_again))
-        if struck
+        for one, injected in ((fault, proxy.injected), (again, proxy.injected_again))
+        if injected
     )
     end = judged(job, fault, world, at, error, result, where, may_fail)
     check_staging(job, fault, world, error, log, where)

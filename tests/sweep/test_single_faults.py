@@ -67,11 +67,11 @@ def test_one_fault_anywhere_loses_and_repeats_no_data(
     for number in itertools.count():
         for place in itertools.count():
             end, proxy, where = run(job, fault, number, place, world)
-            if proxy.struck:
+            if proxy.injected:
                 ends[end] += 1
             if place + 1 >= proxy.places:
                 break
-        if not proxy.struck:
+        if not proxy.injected:
             assert end == RIGHT, f"no fault occurred in {where}"
             break
     assert sum(ends.values()) > 0

@@ -395,5 +395,5 @@ def refused_in_micro(error: OdpsNbError, what: str) -> ConversionError:
         f"the service cannot return a TIMESTAMP of {what} in microseconds either ({error.message})",
         source_type="timestamp",
         target_type="timestamp[us]",
-        hint="leave the column out with columns=[…], or cast it to STRING in SQL",
+        hint="omit the column with columns=[…], or cast it to STRING in SQL",
     )

@@ -171,7 +171,7 @@ def _properties(schema: TableSchema, options: TableOptions) -> dict[str, str]:
         if actual.lower() != value:
             raise ArgumentError(
                 f"the property {key!r} is {actual!r}, but this table needs {value!r}",
-                hint="leave it out: it is set automatically",
+                hint="omit it: it is set automatically",
             )
     return needed | dict(options.properties)
 
@@ -213,7 +213,7 @@ def _check_types(schema: TableSchema) -> None:
             raise ArgumentError(
                 f"the column {column.name!r} has the type {format_type(column.type)[:80]!r}, "
                 "which odps_nb does not know",
-                hint="leave the column out, or write the CREATE TABLE yourself: odps.sql(…)",
+                hint="omit the column, or write the CREATE TABLE yourself: odps.sql(…)",
             )
 
 
@@ -315,7 +315,7 @@ def add_columns(
         raise ConflictError(
             f"{table} already has the column {', '.join(map(repr, there))}",
             code="ObjectAlreadyExists",
-            hint="leave it out, or pass if_not_exists=True",
+            hint="omit it, or pass if_not_exists=True",
         )
     if problem := definition_problem(replace(schema, columns=(*schema.columns, *new))):
         raise ArgumentError(problem)
@@ -323,7 +323,7 @@ def add_columns(
         if not column.nullable:
             raise ArgumentError(
                 f"the new column {column.name!r} cannot be NOT NULL: existing rows have no value",
-                hint="leave out NOT NULL",
+                hint="omit NOT NULL",
             )
         if has_blob(column.type) and not _has_blobs(schema):
             raise ArgumentError(

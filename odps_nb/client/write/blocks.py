@@ -253,7 +253,7 @@ def commit_settled(
             if not isinstance(error, (TransportError, ServerFaultError, ProtocolError)):
                 if sent:
                     error.add_note("an earlier attempt received no response; check the table")
-                raise  # the service has answered
+                raise  # the service has responded
             attempts.again(error, idempotent=True)
 
 

@@ -29,7 +29,7 @@ _GAP: Final = 4  # pixels
 _LONGEST: Final = 200  # characters of a name
 
 
-#: Names and bytes of samples; called again to look for another kind of samples.
+#: Returns names and bytes of samples; called once for pictures and once for sounds.
 Parts = Callable[[], Iterable[tuple[str, bytes]]]
 
 

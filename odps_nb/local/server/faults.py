@@ -58,7 +58,7 @@ class Rule:
     message: str = "the service injected a fault"
     retry_after: float | None = None
     matched: int = 0
-    struck: int = 0
+    injected: int = 0
 
 
 @dataclass(slots=True)
@@ -93,15 +93,15 @@ class FaultRules:
                 if rule.session not in ("", session):
                     continue
                 rule.matched += 1
-                if rule.matched <= rule.skip or 0 < rule.times <= rule.struck:
+                if rule.matched <= rule.skip or 0 < rule.times <= rule.injected:
                     continue
-                rule.struck += 1
+                rule.injected += 1
                 return rule
         return None
 
 
 def _rule(entry: dict[str, Any]) -> Rule:
-    known = {key: value for key, value in entry.items() if key not in ("matched", "struck")}
+    known = {key: value for key, value in entry.items() if key not in ("matched", "injected")}
     rule = Rule(**known)
     if rule.fault not in FAULTS:
         raise ValueError(f"{rule.fault!r} is not one of {', '.join(FAULTS)}")

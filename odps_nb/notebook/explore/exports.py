@@ -74,7 +74,7 @@ class ExportsRows(ABC):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrittenFile:
-    """The size of a file in rows and bytes, and whether rows were left out at the end.
+    """The size of a file in rows and bytes, and whether rows are missing at the end.
 
     ``shortened`` is the number of texts that were too long for a cell of a workbook.
     """

@@ -308,7 +308,7 @@ def status(context: Context, args: argparse.Namespace, cell: str | None) -> List
 def queries(context: Context, args: argparse.Namespace, cell: str | None) -> Queries:
     """List the last 100 SQL statements of this connection, including failed ones, newest first.
 
-    The SQL jobs of explorers and charts are left out; odps.queries() lists them too.
+    The SQL jobs of explorers and charts are omitted; odps.queries() lists them too.
     q = %odps queries returns the list; q[0].run() runs the newest statement again.
     """
     return context.connection.queries(mine=True)

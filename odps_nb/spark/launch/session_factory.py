@@ -236,7 +236,7 @@ def defaults(master: str) -> dict[str, str]:
 
 
 def is_local(master: str) -> bool:
-    """Whether driver and executors both run on this machine."""
+    """Whether the driver and the executors run on this machine."""
     return master.startswith(("local", "spark://127.0.0.1", "spark://localhost"))
 
 

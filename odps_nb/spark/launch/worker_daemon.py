@@ -1,7 +1,7 @@
 """Starts PySpark's worker daemon with the modules of our tasks already imported.
 
 The daemon forks the Python workers, so each of them saves 0.6 s of imports. `session` sets
-``spark.python.daemon.module`` to this module if the driver and the executors run on one machine.
+``spark.python.daemon.module`` to this module if the driver and the executors run on this machine.
 
 Only `main` imports pyspark, after `leave_archives` has set the folder to import it from.
 """

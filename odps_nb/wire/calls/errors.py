@@ -357,7 +357,7 @@ def encode_error_xml(code: str, message: str, request_id: str) -> bytes:
 
 
 HEAD_BYTES = 1 << 16
-"""Number of bytes at the start of a body in which a title is searched."""
+"""Number of bytes at the start of a body to search for a title."""
 PAGE_HINT = (
     "log in to this network if this is its login page; otherwise check the address, HTTPS_PROXY "
     "and NO_PROXY"

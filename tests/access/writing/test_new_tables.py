@@ -45,7 +45,7 @@ class Account:
 
     @property
     def refused(self) -> int:
-        return sum(rule["struck"] for rule in self.send("GET"))
+        return sum(rule["injected"] for rule in self.send("GET"))
 
 
 @pytest.fixture(scope="module")

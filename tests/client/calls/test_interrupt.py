@@ -47,13 +47,13 @@ class Interrupter:
         self._head = head
         self._before = set(running())
         self.left = threading.Semaphore(0)
-        self._struck = False
+        self._injected = False
 
     def __call__(self, line, seen) -> None:
         if self._head:
             line.send(line.headline(**{"Content-Length": "99999"}) + self._head)
-        if not self._struck:
-            self._struck = True
+        if not self._injected:
+            self._injected = True
             interrupt()
         if line.wait_closed(20):  # a third of the read time-out
             self.left.release()

@@ -76,11 +76,11 @@ def test_a_corrupt_fault_changes_the_given_byte(peer: Peer) -> None:
 
 
 def test_a_rule_for_one_session_does_not_affect_others(peer: Peer) -> None:
-    struck, spared = peer.open_read("t").session_id, peer.open_read("t").session_id
-    rule = {"action": "TableRead", "session": struck, "fault": "corrupt", "at": 4321}
+    affected, spared = peer.open_read("t").session_id, peer.open_read("t").session_id
+    rule = {"action": "TableRead", "session": affected, "fault": "corrupt", "at": 4321}
     ask(peer, rule)
     whole = read(peer, spared)
-    assert read(peer, struck) != whole
+    assert read(peer, affected) != whole
     assert read(peer, spared) == whole
 
 

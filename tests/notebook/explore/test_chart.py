@@ -207,7 +207,7 @@ def test_large_gaps_are_omitted_with_a_note(odps, new_name):
     table.write(pa.table({"day": days}))
     chart = table.chart("day", step="day")
     assert len(chart._figures.groups) == 3
-    assert chart.note == "all rows; each day without rows is left out"
+    assert chart.note == "all rows; each day without rows is omitted"
 
 
 def test_time_steps_end_with_the_last_possible_date(odps, new_name):

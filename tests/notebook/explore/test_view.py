@@ -22,7 +22,7 @@ from odps_nb.notebook.explore.profiles.sampling import RandomParts
 from odps_nb.notebook.explore.view import RowView
 from tests.support.any_bytes import send, text_of
 from tests.support.service.connecting import connected
-from tests.support.spark.watched import wait_until_struck
+from tests.support.spark.watched import wait_until_injected
 from tests.support.threads import end_when_stopped
 from tests.support.views import all_ids, ids
 
@@ -302,7 +302,7 @@ def test_a_profile_can_be_cancelled_while_it_waits_for_rows(faulty, stalled, kin
     thread = threading.Thread(target=work, daemon=True)
     thread.start()
     assert started.wait(60)
-    wait_until_struck(odps)
+    wait_until_injected(odps)
     token.cancel()
     thread.join(60)
     assert ended == [True]

@@ -23,7 +23,7 @@ from odps_nb.spark.blobs import task as blob_tasks
 from odps_nb.spark.blobs.task import BlobTask, map_batches
 from odps_nb.spark.tasks.credentials import TaskProfile
 from odps_nb.spark.tasks.errors import from_spark
-from tests.support.spark.watched import misbehave, struck
+from tests.support.spark.watched import injected, misbehave
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -148,7 +148,7 @@ def test_retries_are_bounded_and_a_service_that_fails_ends_the_task(
     patient = odps_nb.connect(slow.profile, client_options=ClientOptions(retries=2))
     with pytest.raises(ServerFaultError, match="waiting for row 0 · reference"):
         _run(_task(patient, goes_on=True), tokens)
-    assert sum(struck(slow)) == 3
+    assert sum(injected(slow)) == 3
     misbehave(slow, {"action": "BlobRead", "fault": "status", "status": 503, "times": 2})
     assert [row["size"] for row in _run(_task(patient), tokens)] == [3, 3]
     patient.close()

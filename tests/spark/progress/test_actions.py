@@ -25,11 +25,11 @@ from tests.support.spark.watched import (
     Listener,
     established,
     gated,
+    injected,
     misbehave,
     status_stopped_at_first_task,
-    struck,
     wait_for_connections,
-    wait_until_struck,
+    wait_until_injected,
 )
 
 if TYPE_CHECKING:
@@ -213,7 +213,7 @@ def test_retries_and_resumes_are_reported(
         {"action": "TableRead", "session": session, "fault": "cut", "at": MIDDLE},
     )
     assert frame.filter("true").count() == ROWS
-    assert struck(slow) == [1, 1]
+    assert injected(slow) == [1, 1]
     end = listener.wait_end()
     # A cut response is resumed if rows had arrived; otherwise it counts as a retry.
     assert (end.rows, end.retries + end.resumes) == (ROWS, 2)
@@ -356,7 +356,7 @@ def test_an_interrupt_cancels_a_watched_action(
                 return frame.filter("true").count()
 
             job.append(Action(count))
-            wait_until_struck(slow, 2)
+            wait_until_injected(slow, 2)
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -384,7 +384,7 @@ def test_a_watched_action_is_cancelled_by_its_token(
             return frame.filter("true").count()
 
     action = Action(count)
-    wait_until_struck(slow, 2)
+    wait_until_injected(slow, 2)
     token.cancel()
     with pytest.raises(CancelledError):
         action.result()
@@ -404,7 +404,7 @@ def test_a_cancelled_write_is_aborted(
     slow.create_table(name, "id bigint")
     stall("TableWrite")
     action = Action(lambda: odps_nb.spark.write(spark.range(0, 100, 1, 2), slow, name))
-    wait_until_struck(slow, 2)
+    wait_until_injected(slow, 2)
     stoppable.cancels[0]()
     with pytest.raises(CancelledError):
         action.result()
@@ -429,7 +429,7 @@ def test_cancelling_a_connection_stops_its_spark_jobs(
     ):
         stall(call)
         action = Action(work)
-        wait_until_struck(slow)
+        wait_until_injected(slow)
         slow.cancel()
         with pytest.raises(CancelledError):
             action.result()

@@ -130,10 +130,10 @@ def misbehave(odps: Connection, *rules: Mapping[str, object]) -> None:
     odps._storage.rest(WireRequest(method="PUT", path="/misbehaviour", body=body))
 
 
-def struck(odps: Connection) -> list[int]:
+def injected(odps: Connection) -> list[int]:
     """How often each of these rules was applied."""
     _, body = odps._storage.rest(WireRequest(method="GET", path="/misbehaviour"))
-    return [rule["struck"] for rule in json.loads(body)["rules"]]
+    return [rule["injected"] for rule in json.loads(body)["rules"]]
 
 
 def stalled(action: str, at: int = 0) -> dict[str, object]:
@@ -141,10 +141,10 @@ def stalled(action: str, at: int = 0) -> dict[str, object]:
     return {"action": action, "fault": "stall", "at": at, "seconds": 600, "times": 0}
 
 
-def wait_until_struck(odps: Connection, times: int = 1) -> None:
+def wait_until_injected(odps: Connection, times: int = 1) -> None:
     """Wait until the first rule was applied this often."""
     deadline = time.monotonic() + WITHIN
-    while struck(odps)[0] < times:
+    while injected(odps)[0] < times:
         assert time.monotonic() < deadline
         time.sleep(0.05)
 

@@ -87,7 +87,7 @@ def chart_of(
 class Chart(LiveView):
     """A chart of grouped rows, shown in a notebook as a picture.
 
-    ``sql`` is a query that returns the chart's values, including those that the chart leaves out
+    ``sql`` is a query that returns the chart's values, including those that the chart omits
     (see ``note``). ``code`` is Python code that draws the chart again.
     """
 

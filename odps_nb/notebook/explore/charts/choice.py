@@ -120,11 +120,11 @@ def choose(
     if step is not None and kind_of(of_x) not in TIMES:
         raise ArgumentError(
             f"step= needs a column of dates or times; {x!r} has type {of_x.type}",
-            hint="leave out step=",
+            hint="omit step=",
         )
     if bins is not None and not is_number(of_x):
         raise ArgumentError(
-            f"bins= needs a column of numbers; {x!r} has type {of_x.type}", hint="leave out bins="
+            f"bins= needs a column of numbers; {x!r} has type {of_x.type}", hint="omit bins="
         )
     return ChartChoice(
         x=of_x,
@@ -164,11 +164,11 @@ def _check(
     if kind == "histogram" and (y is not None or not is_number(x)):
         raise ArgumentError(
             "a histogram counts the values of one column of numbers",
-            hint="leave out y=, or use kind='bar'",
+            hint="omit y=, or use kind='bar'",
         )
     if kind in ("scatter", "box"):
         if explicit_agg is not None:
-            raise ArgumentError(f"kind={kind!r} does not support agg=", hint="leave out agg=")
+            raise ArgumentError(f"kind={kind!r} does not support agg=", hint="omit agg=")
         if y is None or not is_number(y):
             raise ArgumentError(
                 f"kind={kind!r} needs a column of numbers as y=", hint="pass its name as y="

@@ -306,7 +306,7 @@ class FigureQuery:
                 table, far = near_times(table)
                 left_out += [f"{count_of(far, step)} far from the others"] if far else []
             labels, table, has_all_steps = _times(table, choice.x, step)
-            gaps += "" if has_all_steps else f"; each {step} without rows is left out"
+            gaps += "" if has_all_steps else f"; each {step} without rows is omitted"
         marks, left = _marks(table)
         left_out += [f"{count_of(left, 'group')} without a finite value"] if left else []
         note = " except ".join(["all rows", " and ".join(left_out)]) if left_out else "all rows"

@@ -19,7 +19,7 @@ from odps_nb.errors import CancelledError
 
 SAMPLE_RANGES, LEAST_RANGE = 256, 125
 """Maximum number of ranges (one request each), and minimum rows of a range. Adjacent rows are often
-similar, so an estimated share may be wrong by the rows of two ranges."""
+similar, so an estimated share may deviate by the rows of two ranges."""
 FILTERED_RANGES = 128
 """Maximum number of ranges with a filter, which needs several rounds of requests."""
 SAMPLE_BYTES = 16 * 2**20
