@@ -431,7 +431,7 @@ class Blob(Displayed):
     def _static_page(self) -> Mapping[str, str]:
         from odps_nb.notebook.preview.tile import mimebundle
 
-        with closing(iter_glances([self])) as looked_at:
+        with closing(iter_inspected([self])) as looked_at:
             return mimebundle(next(looked_at))
 
 
@@ -442,23 +442,23 @@ def _picture(data: bytes, mime: str, max_pixels: int, *, trusted: bool) -> Image
     return convert(data, mime, max_pixels=max_pixels)
 
 
-def iter_glances(
+def iter_inspected(
     blobs: Sequence[Blob], cancel: CancelToken | None = None
 ) -> Generator[StreamedBlob, None, None]:
-    """Iterate over blobs for previews, and cache their heads; see `BlobColumn._glances`."""
+    """Iterate over blobs for previews, and cache their heads; see `BlobColumn._inspected`."""
     from odps_nb.client.blob import streamed
 
     if not blobs:
         return
     references = [blob.reference for blob in blobs]
-    glances = streamed.iter_glances(blobs[0]._storage, references, cancel=cancel)
-    with closing(glances):
-        for blob, glance in zip(blobs, glances, strict=True):
+    opened = streamed.iter_inspected(blobs[0]._storage, references, cancel=cancel)
+    with closing(opened):
+        for blob, opened_blob in zip(blobs, opened, strict=True):
             try:
-                yield glance
+                yield opened_blob
             finally:
-                if glance.known is not None:
-                    blob._learn(glance.known)
+                if opened_blob.known is not None:
+                    blob._learn(opened_blob.known)
 
 
 @explained_init

@@ -226,12 +226,12 @@ def _decimal(raw: bytes | None, name: str) -> Decimal | None:
     """
     if raw is None:
         return None
-    is_null, negative, before, behind, *groups = _LAYOUT.unpack(raw)
+    is_null, negative, before, after, *groups = _LAYOUT.unpack(raw)
     if is_null:
         return None
-    shown = groups[2 - behind : 2 + before] if 0 <= before <= 4 and 0 <= behind <= 2 else [-1]
+    shown = groups[2 - after : 2 + before] if 0 <= before <= 4 and 0 <= after <= 2 else [-1]
     number = sum(group * 10 ** (9 * n) for n, group in enumerate(shown))
-    if not all(0 <= group < 10**9 for group in shown) or number >= 10 ** (20 + 9 * behind):
+    if not all(0 <= group < 10**9 for group in shown) or number >= 10 ** (20 + 9 * after):
         raise ConversionError(
             f"a value in the DECIMAL column {name!r} does not fit {_BARE_DECIMAL}",
             column=name,
@@ -239,4 +239,4 @@ def _decimal(raw: bytes | None, name: str) -> Decimal | None:
             target_type=str(_BARE_DECIMAL),
             hint="exclude the column with columns=[…], or cast it in SQL",
         )
-    return Decimal(-number if negative > 0 else number).scaleb(-9 * behind, _DIGITS)
+    return Decimal(-number if negative > 0 else number).scaleb(-9 * after, _DIGITS)

@@ -224,15 +224,15 @@ class _ArrowColumn:
         self._pending.append(part)
         self._pending_bytes += part.nbytes
         if self._pending_bytes >= _SETTLE_BYTES:
-            self._settle()
+            self._merge_pending()
 
-    def _settle(self) -> None:
+    def _merge_pending(self) -> None:
         if self._pending:
             self._chunks.append(pa.concat_arrays(self._pending))
         self._pending, self._pending_bytes = [], 0
 
     def series(self) -> pd.Series[Any]:
-        self._settle()
+        self._merge_pending()
         column = pa.chunked_array(self._chunks, self._kind)
         self._chunks.clear()
         series: pd.Series[Any] = column.to_pandas(types_mapper=self._mapper, date_as_object=False)

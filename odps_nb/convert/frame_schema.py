@@ -107,11 +107,11 @@ def _struct_type(present: Sequence[Mapping[Any, Any]], name: str) -> StructType:
             source_type="dict",
             hint="create the table first, e.g. with odps.create_table(…, 'c map<string,string>')",
         )
-    if strange := [key for key in keys if not isinstance(key, str)]:
+    if not_text := [key for key in keys if not isinstance(key, str)]:
         raise ConversionError(
-            f"the key {shorten(strange[0])} in {name!r} is not text, which a STRUCT requires",
+            f"the key {shorten(not_text[0])} in {name!r} is not text, which a STRUCT requires",
             column=name,
-            source_type=type(strange[0]).__name__,
+            source_type=type(not_text[0]).__name__,
             hint="create the table first, with a MAP column",
         )
     spelled: dict[str, list[str]] = {}  # member names are case-insensitive

@@ -27,5 +27,5 @@ def place_of_index(excerpt: Excerpt) -> int | None:
     spans = list(boxes(excerpt.data))
     if not spans or any(name == b"moov" for name, _, _ in spans):
         return None
-    behind = spans[-1][2]
-    return behind if len(excerpt.data) < behind < excerpt.size else None
+    end = spans[-1][2]
+    return end if len(excerpt.data) < end < excerpt.size else None

@@ -7,8 +7,8 @@ import ssl
 from collections.abc import Iterator
 from http.client import BadStatusLine, RemoteDisconnected, UnknownProtocol
 
-import requests.exceptions as theirs
-import urllib3.exceptions as below
+import requests.exceptions as requests_errors
+import urllib3.exceptions as urllib3_errors
 from urllib3.connection import HTTPConnection
 
 from odps_nb.errors import (
@@ -26,19 +26,19 @@ from odps_nb.http.waiting import Abort, SilentError, TooSlowError
 from odps_nb.secret import forget_locals
 from odps_nb.terms import shorten
 
-_NO_NAME = (below.NameResolutionError, socket.gaierror)
-_PROXY = (below.ProxyError, theirs.ProxyError)
-_NOT_OPENED = (below.NewConnectionError, below.ConnectTimeoutError)
-_TLS = (ssl.SSLError, below.SSLError, theirs.SSLError)
+_NO_NAME = (urllib3_errors.NameResolutionError, socket.gaierror)
+_PROXY = (urllib3_errors.ProxyError, requests_errors.ProxyError)
+_NOT_OPENED = (urllib3_errors.NewConnectionError, urllib3_errors.ConnectTimeoutError)
+_TLS = (ssl.SSLError, urllib3_errors.SSLError, requests_errors.SSLError)
 _WRONG_NAME = (62, 64)  # X509_V_ERR_HOSTNAME_MISMATCH, …_IP_ADDRESS_MISMATCH
 _WRONG_TIME = (9, 10)  # X509_V_ERR_CERT_NOT_YET_VALID, …_HAS_EXPIRED
 _CERTIFICATES = ("ASN1", "PEM", "X509")  # parts of OpenSSL that read files, not connections
 _BAD_REQUEST = (
-    theirs.InvalidURL,
-    theirs.MissingSchema,
-    theirs.InvalidSchema,
-    theirs.InvalidHeader,
-    below.LocationValueError,
+    requests_errors.InvalidURL,
+    requests_errors.MissingSchema,
+    requests_errors.InvalidSchema,
+    requests_errors.InvalidHeader,
+    urllib3_errors.LocationValueError,
 )
 
 
@@ -57,10 +57,10 @@ def translate(
     forget_locals(error)  # its frames hold headers and proxy settings, which may contain keys
     chain = list(_chain(error))
     for cause in chain:
-        if isinstance(cause, theirs.RequestException):
+        if isinstance(cause, requests_errors.RequestException):
             cause.request = None  # causes are pickled, and the headers of a request hold tokens
     host = host or Host.of(url)
-    if sent and _among(chain, theirs.InvalidHeader, below.InvalidHeader):
+    if sent and _among(chain, requests_errors.InvalidHeader, urllib3_errors.InvalidHeader):
         return FramingError(
             f"the headers of the response from {host} contradict each other: {_short(chain[-1])}",
             hint="check the proxies on the way to the service: one may have joined two responses",
@@ -107,7 +107,9 @@ def _late(
         message = f"the response from {host} took longer than the total time allowed"
         hint = host.having_answered().hint_if_silent()
         return RequestTimeoutError(message, url=url, request_sent=sent, hint=hint)
-    if not _among(chain, TimeoutError, below.ReadTimeoutError, theirs.ReadTimeout):
+    if not _among(
+        chain, TimeoutError, urllib3_errors.ReadTimeoutError, requests_errors.ReadTimeout
+    ):
         return None
     silent = next((cause.seconds for cause in chain if isinstance(cause, SilentError)), None)
     spent = "too long" if silent is None else f"{silent:g} s"
@@ -144,9 +146,9 @@ def _unreached(
     elif not sent and _among(chain, *_TLS):
         message = f"no secure connection to {proxy or host}: {short}"
         hint = f"check that the {host.option} supports https://, and check proxies and firewalls"
-    elif _among(chain, below.NewConnectionError):
+    elif _among(chain, urllib3_errors.NewConnectionError):
         message, hint = f"{proxy or host} refuses the connection", host.hint_if_unreached()
-    elif _among(chain, below.ConnectTimeoutError):
+    elif _among(chain, urllib3_errors.ConnectTimeoutError):
         message, hint = f"{proxy or host} does not answer", host.hint_if_unreached()
     else:
         return None

@@ -19,7 +19,7 @@ from odps_nb.errors import (
 from odps_nb.formats.kind import HEAD
 from odps_nb.formats.registry import media_type
 from odps_nb.formats.shared import GRID
-from odps_nb.notebook.preview.peek import glance
+from odps_nb.notebook.preview.peek import recognise_head
 from odps_nb.notebook.preview.tile import UNREAD, tile
 from tests.support.previews import Value
 
@@ -55,7 +55,7 @@ def damaged_heads(files: Sequence[Path | bytes], seed: int, count: int) -> Itera
 def escaped(data: bytes) -> list[str]:
     """Return the exceptions that a tile, a search, a type detection or a conversion raises."""
     ways = {
-        "glance": lambda: glance(Value(data)),
+        "recognise_head": lambda: recognise_head(Value(data)),
         "upload": lambda: media_type(data[:HEAD], len(data), "file"),
         "to_text": lambda: blob_content.as_text(data, None),
         "to_table": lambda: blob_conversion.table(data, mime, max_bytes=MAX_BYTES),

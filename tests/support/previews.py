@@ -57,7 +57,7 @@ class Column(list):
     def caption(self, index):
         return f"blob {index}"
 
-    def _glances(self, places, cancel=None):
+    def _inspected(self, places, cancel=None):
         yield from (self[place] for place in places)
 
 

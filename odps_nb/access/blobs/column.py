@@ -8,7 +8,7 @@ from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
-from odps_nb.access.blob import Blob, iter_glances
+from odps_nb.access.blob import Blob, iter_inspected
 from odps_nb.access.blobs.many import Fetch, References, iter_records, save_blobs, stream_blobs
 from odps_nb.access.displayed import DisplayedLive
 from odps_nb.access.saving import Folder
@@ -218,7 +218,7 @@ class BlobColumn(DisplayedLive, Sequence[Blob]):
         coding = Compression.of(compression)
         return Fetch(self._blobs[0]._storage, coding, progress) if self._blobs else None
 
-    def _glances(
+    def _inspected(
         self, positions: Sequence[int], cancel: CancelToken | None = None
     ) -> Generator[StreamedBlob, None, None]:
         """Iterate over the blobs at these positions, with their heads and first bytes.
@@ -226,7 +226,7 @@ class BlobColumn(DisplayedLive, Sequence[Blob]):
         Advancing the iterator closes the previous blob. Small blobs share a request; an error in
         one blob is raised only when that blob is read.
         """
-        return iter_glances([self._blobs[position] for position in positions], cancel)
+        return iter_inspected([self._blobs[position] for position in positions], cancel)
 
     def pick(self, places: Sequence[int]) -> BlobColumn:
         """Return the blobs at these positions, in this order, with captions and labels."""

@@ -43,7 +43,10 @@ if TYPE_CHECKING:
     from odps_nb.client.calls.cancel import CancelToken
 
 _SHOWN_NAME = 32
-_BESIDE, _SHOWN_VALUE = 3, 100  # maximum number of values in a caption, and of characters per value
+_CAPTION_COLUMNS, _SHOWN_VALUE = (
+    3,
+    100,
+)  # maximum number of values in a caption, and of characters per value
 _AT_A_TIME = 8
 _LEARNED = 20
 _PATIENCE = 3.0  # seconds that `Table.head` waits for blob heads
@@ -258,8 +261,8 @@ def column_of_frame(
 ) -> BlobColumn:
     """Return the blobs of a frame's column, captioned by row; see `Connection.blobs`."""
     names = _column_names(frame)
-    beside = [caption] if isinstance(caption, str) else list(caption or ())
-    for name in (column, *beside):
+    caption_columns = [caption] if isinstance(caption, str) else list(caption or ())
+    for name in (column, *caption_columns):
         if name not in names:
             shown = ", ".join(map(str, names[:20]))
             raise NotFoundError(
@@ -272,13 +275,13 @@ def column_of_frame(
     captions: list[str] = []
     labels: list[Any] = []
     rows = range(len(frame)) if not hasattr(frame, "index") else frame.index
-    values = zip(*(plain_values(frame[name]) for name in (column, *beside)), strict=True)
+    values = zip(*(plain_values(frame[name]) for name in (column, *caption_columns)), strict=True)
     for label, (reference, *caption_values) in zip(rows, values, strict=True):
         if len(blobs) == limit:
             break
         if not is_missing(reference):
             blobs.append(source._handle(reference_of(reference).token))
-            captions.append(_caption(label, beside, caption_values))
+            captions.append(_caption(label, caption_columns, caption_values))
             labels.append(label)
     return BlobColumn(blobs, title=column, captions=captions, labels=labels, source=source)
 
@@ -320,16 +323,16 @@ def gather_blobs(
     """
     limit = check_count("limit", limit, at_least=0)
     path = find_blob_path(column, table.schema, table.name)
-    beside = [candidate.name for candidate in table.schema.columns if _is_short(candidate)][
-        :_BESIDE
-    ]
+    caption_columns = [
+        candidate.name for candidate in table.schema.columns if _is_short(candidate)
+    ][:_CAPTION_COLUMNS]
     pairs: list[tuple[Blob, str]] = []
     summary = ""
     if limit != 0:
         # With a limit, read one split at a time, as the first rows usually contain enough blobs.
         workers = None if limit is None else 1
-        scan = read([path[0], *beside])._replacing()
-        with closing(_references(scan, path, beside, workers)) as references:
+        scan = read([path[0], *caption_columns])._replacing()
+        with closing(_references(scan, path, caption_columns, workers)) as references:
             candidates = (
                 (Blob(table.connection, BlobReference.from_text(text)), caption)
                 for text, caption in references
@@ -346,7 +349,7 @@ def gather_blobs(
         [blob for blob, _ in pairs],
         title=f"{table.name}.{name}",
         summary=summary,
-        captions=[caption for _, caption in pairs] if beside else None,
+        captions=[caption for _, caption in pairs] if caption_columns else None,
         source=FrameBlobs(table.connection),
         name=name,
     )
@@ -372,7 +375,7 @@ def _is_short(column: Column) -> bool:
 
 
 def _references(
-    scan: Scan, path: BlobPath, beside: Sequence[str], workers: int | None
+    scan: Scan, path: BlobPath, caption_columns: Sequence[str], workers: int | None
 ) -> Generator[tuple[str, str], None, None]:
     """Iterate over the references with their captions, such as ``id 12 · name cat.png``."""
     with closing(scan.batches(workers=workers)) as batches:
@@ -384,5 +387,5 @@ def _references(
             for row, cell in enumerate(batch.column(0).to_pylist()):
                 for reference in walk_blobs(cell, path[1:]):
                     values = ("null" if text[row] is None else text[row] for text in texts)
-                    pairs = zip(beside, values, strict=True)
+                    pairs = zip(caption_columns, values, strict=True)
                     yield reference, " · ".join(f"{name} {value}" for name, value in pairs)

@@ -225,7 +225,7 @@ def _one_at_a_time(
                 blob.skip_rest()
 
 
-def iter_glances(
+def iter_inspected(
     storage: StorageClient,
     references: Sequence[BlobReference],
     *,

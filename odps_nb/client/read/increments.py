@@ -101,8 +101,8 @@ def in_words(batch: pa.RecordBatch) -> pa.RecordBatch:
     numbers = batch.column(index)
     positions = pc.index_in(numbers, value_set=pa.array(list(WORDS), pa.int8()))
     if positions.null_count:
-        strange = numbers.filter(positions.is_null())[0].as_py()
-        raise FramingError(f"a row has the unknown operation code {strange!r}")
+        unknown = numbers.filter(positions.is_null())[0].as_py()
+        raise FramingError(f"a row has the unknown operation code {unknown!r}")
     words = pa.array(list(WORDS.values()), pa.string()).take(positions)
     return batch.set_column(index, pa.field(CHANGE.name, pa.string(), nullable=False), words)
 

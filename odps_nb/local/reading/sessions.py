@@ -99,8 +99,8 @@ class ReadSessions:
         session = self._loaded(session_id)
         if session.expires <= self._clock():
             raise errors.expired(session_id)
-        theirs = (session.table.project, session.table.table.casefold())
-        if (name.project, name.table.casefold()) != theirs:
+        expected = (session.table.project, session.table.table.casefold())
+        if (name.project, name.table.casefold()) != expected:
             raise errors.no_such_session(session_id)
         if refresh:
             session = replace(session, expires=self._clock() + LIFETIME)

@@ -264,14 +264,14 @@ def _number(node: Any, types: Types, *, exact_values: bool) -> None:
         return
     if isinstance(around, exp.AggFunc) and value.arg_key != "this":
         return  # the argument is a fraction, as in PERCENTILE
-    beside = [
+    others = [
         types.name(operand)
         for group in operands(value.parent, computed=True)
         if any(operand is value for operand in group)
         for operand in group
         if operand is not value
     ]
-    if not any(name in ("DECIMAL", "") for name in beside):
+    if not any(name in ("DECIMAL", "") for name in others):
         node.set("this", f"{node.this}e0")
 
 

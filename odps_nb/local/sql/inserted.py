@@ -44,17 +44,17 @@ class InsertTarget:
             return self
         return replace(self, columns=(*self.columns, *self.generated), generated=())
 
-    def fed(self, choices: Choices) -> tuple[Column, ...]:
+    def filled(self, choices: Choices) -> tuple[Column, ...]:
         """Return the table column that each query column is inserted into."""
         if not choices:
             return self.columns
-        fed = {
+        filled = {
             index: column
             for choice in choices
             for index, column in zip(choice, self.columns, strict=True)
             if index is not None
         }
-        return tuple(fed[index] for index in sorted(fed))
+        return tuple(filled[index] for index in sorted(filled))
 
 
 def check_insert(table: StoredTable, statement: Insert) -> None:
@@ -162,25 +162,26 @@ def changed_rows(batch: pa.RecordBatch, kept: int | None) -> int:
 def converted(
     described: Described,
     query: TranslatedQuery,
-    fed: tuple[Column, ...],
+    filled: tuple[Column, ...],
     place: Place,
     *,
     numbered: bool,
 ) -> str:
     """Return the query with each column cast to the type of its target column in the table."""
     number = ["number"] if numbered else []
-    if len(described.columns) != len(fed) + len(number):
+    if len(described.columns) != len(filled) + len(number):
         count = len(described.columns) - len(number)
         raise errors.semantic(
-            f"wrong columns count {count} in data source, requires {len(fed)} columns "
+            f"wrong columns count {count} in data source, requires {len(filled)} columns "
             "(includes dynamic partitions if any)"
         )
-    count = len(fed) if query.has_star else 0  # without a star, `convert_rows` converts the values
-    names = [f"c{i}" for i in range(len(fed))]
-    kinds = [query.kind(i, count) for i in range(len(fed))]
+    # without a star, `convert_rows` converts the values
+    count = len(filled) if query.has_star else 0
+    names = [f"c{i}" for i in range(len(filled))]
+    kinds = [query.kind(i, count) for i in range(len(filled))]
     casts = [
         f"{_cast(_read(name, column, spelled), column, spelled, place, kind)} AS {name}"
-        for name, column, spelled, kind in zip(names, fed, described.types, kinds, strict=False)
+        for name, column, spelled, kind in zip(names, filled, described.types, kinds, strict=False)
     ]
     shown, columns = ", ".join([*casts, *number]), ", ".join([*names, *number])
     return f"SELECT {shown} FROM ({query.sql}) AS q({columns})"

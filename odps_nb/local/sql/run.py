@@ -279,12 +279,12 @@ class SqlRunner:
         table = changed_table(self._catalog, job.place, statement.name)
         check_insert(table, statement)
         target = insert_target(table, statement)
-        into = tuple(column.type.code for column in target.fed(statement.choices))
+        into = tuple(column.type.code for column in target.filled(statement.choices))
         run, query = self._open(statement.query, job, into=into, exact=bool(statement.choices))
         described = run.describe(query.sql)
         target, spec = target.matching(len(described.columns)), target.spec
-        fed = target.fed(statement.choices)
-        sql = converted(described, query, fed, job.place, numbered=bool(statement.choices))
+        filled = target.filled(statement.choices)
+        sql = converted(described, query, filled, job.place, numbered=bool(statement.choices))
         ingest = Ingest(self._folder, table, spec, self._blobs, one_unit=True)
         stack.enter_context(ingest)
         changed = 0

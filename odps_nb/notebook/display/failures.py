@@ -58,8 +58,8 @@ class FailureHook:
         """Install the hook; a hook that exists already still handles its own errors."""
         shell = self._shell
         self._before = (shell.custom_exceptions, shell.CustomTB)
-        theirs = tuple(shell.custom_exceptions)
-        shell.set_custom_exc((OdpsNbError, UsageError, *theirs), self._handle)
+        earlier = tuple(shell.custom_exceptions)
+        shell.set_custom_exc((OdpsNbError, UsageError, *earlier), self._handle)
         self._installed = shell.CustomTB
 
     def remove(self) -> None:

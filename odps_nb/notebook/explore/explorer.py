@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from odps_nb.access.blob import iter_glances
+from odps_nb.access.blob import iter_inspected
 from odps_nb.access.paging.browsing import rows_of
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.errors import ArgumentError, CancelledError, OdpsNbError, visible
@@ -446,8 +446,8 @@ class Explorer(ExportsRows, LiveView):
                 text, cut = "null", False
                 if reference is not None:
                     blob = self.view.connection.blob(reference)
-                    with closing(iter_glances([blob], token)) as glances:
-                        preview = thumbnail(next(glances), size=LARGE, budget=LARGE_BUDGET)
+                    with closing(iter_inspected([blob], token)) as opened:
+                        preview = thumbnail(next(opened), size=LARGE, budget=LARGE_BUDGET)
                     text, src = preview.text, preview.src
             else:
                 text, cut = self.view.cell(row, column, token)

@@ -130,7 +130,7 @@ def profile_message(view: RowView) -> dict[str, Any]:
             "ends": list(map(visible, column_profile.ends)),
             "facts": [[name, visible(text)] for name, text in column_profile.facts],
             "bars": [[visible(bar.label), bar.count, bar.whole] for bar in column_profile.bars],
-            "beside": [n for n, bar in enumerate(column_profile.bars) if bar.is_beside],
+            "beside": [n for n, bar in enumerate(column_profile.bars) if bar.is_undrawn],
             "frequent": list(_offered(view, column, column_profile)),
             "is_line": column_profile.is_range or is_number(column),
             "is_log": column_profile.is_log,

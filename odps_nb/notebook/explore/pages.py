@@ -192,7 +192,7 @@ class _Waiting:
 
 
 @dataclass(frozen=True, slots=True)
-class _Behind:
+class _Position:
     """The last stream position, and the numbers of rows found after it and searched before it."""
 
     place: RowPlace = START
@@ -266,7 +266,7 @@ class StreamPager(_Pager):
         self._all_rows: int | None = None
         self._stream: Generator[Placed, None, None] | None = None
         self._rest: list[_Waiting] = []
-        self._behind = _Behind()
+        self._position = _Position()
         self._at = 0
         self._is_stopped = False
         self._cancel = CancelToken()
@@ -287,8 +287,8 @@ class StreamPager(_Pager):
             try:
                 self._wait(True)
                 for place, batch in stream:
-                    if place != self._behind.place:
-                        self._behind = _Behind(place, 0, self.searched)
+                    if place != self._position.place:
+                        self._position = _Position(place, 0, self.searched)
                     self.searched += batch.num_rows
                     self._cancel.check()
                     matched = batch if self._search is None else self._search.apply(batch)
@@ -333,7 +333,7 @@ class StreamPager(_Pager):
             self._end()
         if self._stream is None:
             self._stream = self.matches(mark, cancel)
-            self._behind = _Behind(mark.place, 0, mark.searched)
+            self._position = _Position(mark.place, 0, mark.searched)
             self._at = mark.start
             self._gather(mark.skip, cancel)
             self._take(mark.skip)
@@ -376,9 +376,9 @@ class StreamPager(_Pager):
         have = sum(waiting.batch.num_rows for waiting in self._rest)
         while have < rows and (placed := next(self._stream, None)) is not None:
             place, batch = placed
-            behind = self._behind
-            self._rest.append(_Waiting(place, behind.since, batch, behind.searched))
-            self._behind = replace(behind, since=behind.since + batch.num_rows)
+            position = self._position
+            self._rest.append(_Waiting(place, position.since, batch, position.searched))
+            self._position = replace(position, since=position.since + batch.num_rows)
             have += batch.num_rows
 
     def _take(self, rows: int) -> list[pa.RecordBatch]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from odps_nb.access.blob import iter_glances
+from odps_nb.access.blob import iter_inspected
 from odps_nb.access.paging.browsing import rows_of
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.errors import CancelledError, OdpsNbError, RequestTimeoutError
@@ -334,8 +334,8 @@ def _head(
 
 
 def _bars(profile: ColumnProfile) -> Html:
-    beside = [bar for bar in profile.bars if bar.is_beside]
-    bars = [bar for bar in profile.bars if not bar.is_beside]
+    undrawn = [bar for bar in profile.bars if bar.is_undrawn]
+    bars = [bar for bar in profile.bars if not bar.is_undrawn]
     shown = bars if profile.is_range else bars[:BARS]
     most = max((max(bar.count, bar.whole or 0) for bar in shown), default=0)
     drawn = []
@@ -354,7 +354,7 @@ def _bars(profile: ColumnProfile) -> Html:
             )
         )
     label = "; ".join(
-        f"{bar.label}: {profile.amount(bar.count)}" for bar in (*shown[:BARS], *beside)
+        f"{bar.label}: {profile.amount(bar.count)}" for bar in (*shown[:BARS], *undrawn)
     )
     return element(
         "div",
@@ -494,7 +494,7 @@ def _drawn(
         run: Sequence[tuple[int, int, str]], token: CancelToken
     ) -> Iterator[tuple[tuple[int, int], Thumbnail]]:
         handles = [connection.blob(reference) for _, _, reference in run]
-        with closing(iter_glances(handles, token)) as blobs:
+        with closing(iter_inspected(handles, token)) as blobs:
             for (row, column, _), blob in zip(run, blobs, strict=True):
                 yield (row, column), thumbnail(blob)
 

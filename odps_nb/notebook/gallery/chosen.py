@@ -23,7 +23,7 @@ from odps_nb.explained import expanded
 from odps_nb.formats.kind import Format
 from odps_nb.formats.registry import kinds
 from odps_nb.notebook.live.heads import side_by_side
-from odps_nb.notebook.preview.peek import glance
+from odps_nb.notebook.preview.peek import recognise_head
 from odps_nb.notebook.preview.tile import UNREAD, Tile, why_unread
 
 if TYPE_CHECKING:
@@ -171,7 +171,7 @@ class Chosen:
         self, choice: GalleryChoice, places: Sequence[int], cancel: CancelToken
     ) -> Iterator[int]:
         """Read the metadata for a choice; yield each index in ``places`` after its blob is read."""
-        with closing(self.column._glances(places, cancel)) as blobs:
+        with closing(self.column._inspected(places, cancel)) as blobs:
             for index, blob in zip(places, blobs, strict=True):
                 self._look(index, blob, choice)
                 yield index
@@ -179,7 +179,7 @@ class Chosen:
     def _look(self, index: int, blob: StreamedBlob, choice: GalleryChoice) -> None:
         try:
             if choice.by_format:
-                self._formats[index], text = glance(blob, blob.file_name)
+                self._formats[index], text = recognise_head(blob, blob.file_name)
                 self._read(index, text.casefold(), choice)
             if index not in self._heads:  # name and size arrive with the first bytes
                 name = " ".join(visible(blob.file_name or "").split())

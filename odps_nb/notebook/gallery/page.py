@@ -197,7 +197,7 @@ def _group(
 
     def draw(run: Sequence[int], token: CancelToken) -> Iterator[Tile | OdpsNbError]:
         left = iter(run)
-        with closing(column._glances(run, token)) as blobs:
+        with closing(column._inspected(run, token)) as blobs:
             for index, blob in zip(left, blobs, strict=False):
                 name, row = f"blob {index}", column.caption(index)
                 try:

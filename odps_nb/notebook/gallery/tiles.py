@@ -14,7 +14,14 @@ from odps_nb.formats.registry import differs
 from odps_nb.formats.shared import Size, markup_text
 from odps_nb.html import BACKDROP
 from odps_nb.notebook.gallery.chosen import Chosen
-from odps_nb.notebook.preview.tile import UNREAD, Tile, row_beside, tile, unread_tile, why_unread
+from odps_nb.notebook.preview.tile import (
+    UNREAD,
+    Tile,
+    caption_of_row,
+    tile,
+    unread_tile,
+    why_unread,
+)
 from odps_nb.terms import shorten
 
 #: Maximum bytes of cached messages.
@@ -57,7 +64,7 @@ class Tiles:
 
     def read(self, places: Sequence[int], cancel: CancelToken | None = None) -> Iterator[Message]:
         """Iterate over the messages of tiles; the message of a failed blob contains the reason."""
-        with closing(self._column._glances(places, cancel)) as blobs:
+        with closing(self._column._inspected(places, cancel)) as blobs:
             for index, blob in zip(places, blobs, strict=True):
                 name = f"blob {index}"
                 try:
@@ -72,7 +79,7 @@ class Tiles:
     def large(self, index: int, cancel: CancelToken) -> Message:
         """Return the message that shows an enlarged blob; it is never cached."""
         name = f"blob {index}"
-        with closing(self._column._glances([index], cancel)) as blobs:
+        with closing(self._column._inspected([index], cancel)) as blobs:
             try:
                 drawn_tile = tile(
                     next(blobs), size=_LARGE, fallback_name=name, budget=_LARGE_BUDGET
@@ -96,7 +103,7 @@ class Tiles:
         return message
 
     def _message(self, index: int, drawn_tile: Tile, limit: int) -> Message:
-        row = row_beside(self._column.caption(index), drawn_tile.name, drawn_tile.size)
+        row = caption_of_row(self._column.caption(index), drawn_tile.name, drawn_tile.size)
         declared = drawn_tile.declared if differs(drawn_tile.declared, drawn_tile.format) else ""
         src = drawn_tile.drawing.picture
         return {

@@ -134,19 +134,19 @@ class LiveView(DisplayedLive):
     def in_marimo(self) -> Any:
         """Return the static page and the widget for marimo, which its user has imported."""
         marimo: Any = loaded("marimo")
-        parts = (marimo.Html(self._marked(self._repr_html_())), *self._beside(marimo.Html))
+        parts = (marimo.Html(self._marked(self._repr_html_())), *self._widget_parts(marimo.Html))
         return marimo.vstack(parts, gap=0)
 
     def in_panel(self) -> Any:
         """Return the static page and the widget for Panel, which its user has imported."""
         panel: Any = loaded("panel")
         page = panel.pane.HTML(self._marked(self._repr_html_()))
-        parts = (page, *map(panel.panel, self._beside(panel.pane.HTML)))
+        parts = (page, *map(panel.panel, self._widget_parts(panel.pane.HTML)))
         for part in parts:
             part.sizing_mode = "stretch_width"
         return panel.Column(*parts, sizing_mode="stretch_width")
 
-    def _beside(self, html: Callable[[str], Any]) -> tuple[Any, ...]:
+    def _widget_parts(self, html: Callable[[str], Any]) -> tuple[Any, ...]:
         """Return the widget; without anywidget, ``html`` of a line that says what to install."""
         try:
             return (self.widget(),)

@@ -186,12 +186,12 @@ def _of_type(mime: str | None) -> Callable[[Blob], bool] | None:
     """
     if mime is None:
         return None
-    from odps_nb.notebook.preview.peek import glance
+    from odps_nb.notebook.preview.peek import recognise_head
     from odps_nb.notebook.preview.tile import why_unread
 
     def keep(blob: Blob) -> bool:
         try:
-            return glance(blob)[0].mime.startswith(mime.lower())
+            return recognise_head(blob)[0].mime.startswith(mime.lower())
         except Exception as error:  # noqa: BLE001  # a defect of one blob
             return bool(why_unread(error))
 

@@ -186,11 +186,11 @@ class Context:
     @property
     def variables(self) -> Mapping[str, Any]:
         """The user's variables, local ones first, without IPython's own (``open``, …)."""
-        theirs, known = self.shell.user_ns_hidden, vars(builtins)
+        hidden, known = self.shell.user_ns_hidden, vars(builtins)
         return {
             name: value
             for name, value in {**self.shell.user_ns, **self._local}.items()
-            if theirs.get(name, self) is not value and not (name in known and callable(value))
+            if hidden.get(name, self) is not value and not (name in known and callable(value))
         }
 
     def variable(self, name: str) -> Any:

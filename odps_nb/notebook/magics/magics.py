@@ -133,8 +133,8 @@ class OdpsMagics(Magics):
     def _run(self, line: str, cell: str | None) -> Any:
         bare, is_silent = without_end(line)
         name, *more = bare.split(None, 1) or [""]
-        if not bare and cell is None and (theirs := self._replaced.get("line")) is not None:
-            return theirs(line)  # in DataWorks, o = %odps returns a pyodps object
+        if not bare and cell is None and (original := self._replaced.get("line")) is not None:
+            return original(line)  # in DataWorks, o = %odps returns a pyodps object
         if name in ("", "-h", "--help") or bare == "help":
             self.context.show_text(_overview())
             return None

@@ -46,7 +46,7 @@ def peek(blob: StreamedBlob, *, embed: int, alone: bool = False) -> tuple[Format
         )
 
 
-def glance(blob: Blob | StreamedBlob, name: str = "") -> tuple[Format, str]:
+def recognise_head(blob: Blob | StreamedBlob, name: str = "") -> tuple[Format, str]:
     """Return the format of a blob and, for text, the first characters; reads only the head.
 
     ``name`` is the blob's file name, if known without a request.

@@ -84,9 +84,9 @@ class Tile:
         return " · ".join(what)
 
     @property
-    def beside(self) -> str:
+    def row_caption(self) -> str:
         """The caption of the row, without a value that equals the tile's name."""
-        return row_beside(self.row, self.name, self.size)
+        return caption_of_row(self.row, self.name, self.size)
 
     @property
     def lines(self) -> tuple[str, ...]:
@@ -99,7 +99,7 @@ class Tile:
         """One-line summary of the blob."""
         parts = [shorten(self.name, 48), self.words]
         parts += ["verified"] if self.verified else []
-        parts += [shorten(" ".join(self.beside.split()), 80)] if self.beside else []
+        parts += [shorten(" ".join(self.row_caption.split()), 80)] if self.row_caption else []
         return "  ".join(parts)
 
     @cached_property
@@ -133,8 +133,10 @@ class Tile:
         )
         yield element("div", self.words, style=f"{SMALL};{MUTED}")
         small = f"{SMALL};overflow-wrap:anywhere"
-        if self.beside:
-            yield element("div", element("bdi", shorten(visible(self.beside), 240)), style=small)
+        if self.row_caption:
+            yield element(
+                "div", element("bdi", shorten(visible(self.row_caption), 240)), style=small
+            )
         badges = []
         if self.verified:
             badges.append(_badge("✓ verified", "rgba(34,160,80,0.22)", None))
@@ -159,7 +161,7 @@ def _badge(words: str, colour: str, title: str | None) -> Html:
     )
 
 
-def row_beside(row: str, name: str, size: int | None) -> str:
+def caption_of_row(row: str, name: str, size: int | None) -> str:
     """Return a caption such as ``id 12 · size 9`` without the blob's name and its size in bytes."""
 
     def is_known(part: str) -> bool:

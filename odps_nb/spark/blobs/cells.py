@@ -28,9 +28,9 @@ def ordered_row(row: Row, schema: pa.Schema) -> Iterable[Any]:
     if row is None:
         return [None] * len(schema)
     if isinstance(row, dict):
-        if strange := row.keys() - set(schema.names):
+        if unknown := row.keys() - set(schema.names):
             raise ConversionError(
-                f"the function returned {sorted(map(str, strange))[0]!r}, which is not a column",
+                f"the function returned {sorted(map(str, unknown))[0]!r}, which is not a column",
                 hint=f"return only these columns: {', '.join(schema.names)}",
             )
         return [row.get(name) for name in schema.names]

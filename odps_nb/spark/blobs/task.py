@@ -113,11 +113,11 @@ def _map_batch(
             results.add(row)
             if results.is_full:
                 count = results.rows
-                finished = results.beside(batch.slice(sent, count))
+                finished = results.with_new_columns(batch.slice(sent, count))
                 results, sent = _Results(resources.task, resources.tracker), sent + count
                 yield from _cut(finished)
     if results.rows:
-        yield from _cut(results.beside(batch.slice(sent)))
+        yield from _cut(results.with_new_columns(batch.slice(sent)))
 
 
 def _cut(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
@@ -295,7 +295,7 @@ class _Results:
             self.tracker.noted(f"row {'' if blob_row is None else blob_row.row}: {text}")
         return text
 
-    def beside(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+    def with_new_columns(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return the input rows with their new columns."""
         try:
             arrays = self._arrays()

@@ -164,7 +164,7 @@ class Runs:
         """Return the counter for an activity; ``listener`` creates a display per action."""
         with self._lock:
             if self._detach is None:
-                self._detach = after_cell(self.settle)
+                self._detach = after_cell(self.end_cell)
             return self._counter(activity, listener)
 
     def _counter(self, activity: Activity, listener: MakesListener | _Run) -> TaskCounter:
@@ -280,7 +280,7 @@ class Runs:
 
     # -- the end ------------------------------------------------------------------------------
 
-    def settle(self, error: BaseException | None = None) -> None:
+    def end_cell(self, error: BaseException | None = None) -> None:
         """End a notebook cell's runs when the cell ends; after an interrupt, cancel the runs."""
         deadline = time.monotonic() + _SETTLE
         with self._lock:

@@ -225,8 +225,8 @@ def _concat(parts: Sequence[Any], texts: frozenset[str]) -> str | None:
                 return None
             pieces.append(chr(code))
             continue
-        beside = number and isinstance(parts[number - 1], exp.Literal)
-        text = value_of(part, texts) if isinstance(part, exp.Literal) and not beside else None
+        repeated = number and isinstance(parts[number - 1], exp.Literal)
+        text = value_of(part, texts) if isinstance(part, exp.Literal) and not repeated else None
         if not isinstance(text, str):
             return None
         pieces.append(text)

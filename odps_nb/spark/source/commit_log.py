@@ -120,31 +120,31 @@ class CommitLog:
 
     def _write(self, path: str, content: bytes, *, new: bool = False) -> None:
         self._files.create_dir(self._folder, recursive=True)
-        beside = f"{self._folder}/.{uuid.uuid4().hex}.tmp"
-        with self._files.open_output_stream(beside) as file:
+        temporary = f"{self._folder}/.{uuid.uuid4().hex}.tmp"
+        with self._files.open_output_stream(temporary) as file:
             file.write(content)
-        self._force(beside)
+        self._force(temporary)
         if new and isinstance(self._files, LocalFileSystem):
-            self._link(beside, path)
-        if self._is_there(beside):
+            self._link(temporary, path)
+        if self._is_there(temporary):
             if self._is_there(path):
                 self._files.delete_file(path)
-            self._files.move(beside, path)
+            self._files.move(temporary, path)
         self._force(self._folder)
 
-    def _link(self, beside: str, path: str) -> None:
+    def _link(self, temporary: str, path: str) -> None:
         """Link a file to its final name; raise if that name exists; no-op without link support."""
         try:
-            os.link(beside, path)  # unlike a rename, a link never replaces a file
+            os.link(temporary, path)  # unlike a rename, a link never replaces a file
         except FileExistsError:
-            self._files.delete_file(beside)
+            self._files.delete_file(temporary)
             raise
         except OSError as error:
             if error.errno not in _NO_LINKS:
-                self._files.delete_file(beside)
+                self._files.delete_file(temporary)
                 raise
         else:
-            self._files.delete_file(beside)
+            self._files.delete_file(temporary)
 
     def _is_there(self, path: str) -> bool:
         return bool(self._files.get_file_info(path).type is not FileType.NotFound)

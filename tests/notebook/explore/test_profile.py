@@ -221,7 +221,7 @@ def test_each_row_of_orders_is_in_exactly_one_bar_of_a_column(orders):
     for rows, profile in ((table.slice(0, SAMPLE), sample), (table, every)):
         clicked = sum(check_bars(columns, rows, profile, n) for n in range(len(columns)))
         assert clicked > 100
-    beyond = [bar.label for one in every.columns for bar in one.bars if bar.is_beside]
+    beyond = [bar.label for one in every.columns for bar in one.bars if bar.is_undrawn]
     assert any(label.startswith("above ") for label in beyond)
 
 
@@ -269,7 +269,7 @@ def test_the_conditions_of_bars_select_the_same_rows_in_a_read_and_in_sql(odps, 
 def test_a_histogram_omits_outliers_and_counts_them():
     array = pa.array([*range(1, 999), 10**16, -(10**9), -(10**9)])
     (found,) = profiled([column_of("bigint")], pa.table({"x": array})).columns
-    drawn = [bar for bar in found.bars if not bar.is_beside]
+    drawn = [bar for bar in found.bars if not bar.is_undrawn]
     assert len(drawn) == 20
     assert max(bar.count for bar in drawn) < 100
     assert [(bar.label, bar.count) for bar in found.bars[20:]] == [
@@ -286,7 +286,7 @@ def test_the_axis_ends_at_the_extremes_if_all_rows_are_outliers(rows):
     columns = [column_of("bigint")]
     before = profiled(columns, pa.table({"x": array}))
     (found,) = profiled(columns, pa.table({"x": pa.array(rows)}), before=before).columns
-    assert not any(bar.count for bar in found.bars if not bar.is_beside)
+    assert not any(bar.count for bar in found.bars if not bar.is_undrawn)
     assert found.ends == (found.min, found.max) == (f"{rows[0]:,}", f"{rows[1]:,}")
 
 
@@ -332,8 +332,8 @@ def test_a_profile_of_all_rows_has_more_details_than_that_of_a_sample(orders):
         else:
             assert found.distinct == exact
         assert {name for name, _ in found.facts} >= {name for name, _ in one.facts}
-        assert [bar.label for bar in found.bars if not bar.is_beside] == [
-            bar.label for bar in one.bars if not bar.is_beside
+        assert [bar.label for bar in found.bars if not bar.is_undrawn] == [
+            bar.label for bar in one.bars if not bar.is_undrawn
         ] or not found.is_range
         if is_number(column):
             numbers = np.sort(values.cast(pa.float64(), safe=False).to_numpy())

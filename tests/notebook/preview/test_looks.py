@@ -11,7 +11,7 @@ from fuzz.media_files import files as media
 from odps_nb.formats.kind import MIB
 from odps_nb.formats.shared import GRID, SINGLE, markup_text
 from odps_nb.notebook.gallery.tiles import TILE
-from odps_nb.notebook.preview.tile import row_beside, tile
+from odps_nb.notebook.preview.tile import caption_of_row, tile
 from tests.notebook.preview.test_kinds import zipped
 from tests.support.previews import Seen, Value
 
@@ -170,7 +170,7 @@ def test_transparent_pictures_have_a_backdrop_and_our_drawings_do_not():
     ],
 )
 def test_a_caption_does_not_repeat_the_name_and_the_size(row, name, shown):
-    assert row_beside(row, name, 132_927) == shown
+    assert caption_of_row(row, name, 132_927) == shown
 
 
 def test_the_text_of_a_tile_keeps_the_indentation_of_a_tree():

@@ -416,7 +416,7 @@ def test_the_kernel_never_imports_a_parser(sample_blobs, tmp_path):
         " def __init__(self, data): self.data, self.size = data, len(data)\n"
         " def open(self): return File(self.data)\n"
         "class Column(list):\n    title = 't.c'\n    def caption(self, index): return 'blob'\n"
-        "    def _glances(self, places, token): yield from (self[place] for place in places)\n"
+        "    def _inspected(self, places, token): yield from (self[place] for place in places)\n"
         f"files = sorted(Path({str(tmp_path)!r}).iterdir())\n"
         "blobs = Column(Value(file.read_bytes()) for file in files)\n"
         "Gallery(blobs)._static_page()\n"

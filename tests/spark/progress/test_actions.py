@@ -299,7 +299,7 @@ def test_an_interrupted_cell_cancels_its_actions_even_without_a_card(
     unseen = Action(gated(gated(frame, first), others, free=3).count)
     while len(spark.sparkContext.statusTracker().getActiveJobsIds()) < 2:
         pass
-    runs_of(spark.sparkContext).settle(KeyboardInterrupt())
+    runs_of(spark.sparkContext).end_cell(KeyboardInterrupt())
     with pytest.raises(Exception, match="cancel"):
         shown.result()
     assert stoppable.wait_end().phase is Phase.CANCELLED
@@ -328,8 +328,8 @@ def test_an_interrupted_cell_does_not_affect_actions_of_other_cells(
     listener.wait_until(lambda snapshot: snapshot.rows == ROWS)
     runs = runs_of(spark.sparkContext)
     assert spark.sparkContext.statusTracker().getActiveJobsIds()
-    runs.settle()  # the action's cell ends, and the next one is interrupted
-    runs.settle(KeyboardInterrupt())
+    runs.end_cell()  # the action's cell ends, and the next one is interrupted
+    runs.end_cell(KeyboardInterrupt())
     assert listener.ends == [] or pyspark_version() < (4, 0)  # Spark 3.5 does not tag jobs
     gate.touch()
     assert action.result() == 2 * ROWS

@@ -94,7 +94,7 @@ def test_a_cancelled_read_of_a_loaded_table_ends_the_job(
     frame = registered.read.format("odps").option("splits", 4).load(numbers)
     action = Action(gated(frame, gate, free=2).count)
     listener.wait_until(lambda snapshot: snapshot.tasks == 2)
-    runs_of(registered.sparkContext).settle(KeyboardInterrupt())
+    runs_of(registered.sparkContext).end_cell(KeyboardInterrupt())
     with pytest.raises(Exception, match="cancel"):
         action.result()
     end = listener.wait_end()

@@ -237,8 +237,8 @@ class _Drawing:
     def _bars(self) -> Iterator[str]:
         gap = 0.0 if self._choice.kind == "histogram" else 0.15
         colors = sorted({mark.color for mark in self._marks}, key=last)
-        beside = 1 if self._stacked else max(1, len(colors))
-        room = self._slot() * (1 - gap) / beside
+        per_slot = 1 if self._stacked else max(1, len(colors))
+        room = self._slot() * (1 - gap) / per_slot
         width = max(0.5, room - (1 if room > 4 else 0))
         sums: dict[tuple[int, bool], float] = {}
         for mark in self._marks:
@@ -246,7 +246,7 @@ class _Drawing:
             begin = sums.get((mark.group, value < 0), 0.0) if self._stacked else 0.0
             sums[mark.group, value < 0] = begin + value
             top, bottom = sorted((self._y(begin + value), self._y(begin)))
-            shift = 0.0 if beside == 1 else (colors.index(mark.color) - (beside - 1) / 2) * room
+            shift = 0.0 if per_slot == 1 else (colors.index(mark.color) - (per_slot - 1) / 2) * room
             left = self._x(mark.group) + shift - width / 2
             yield self._rect(mark, left, top, width, bottom - top)
 

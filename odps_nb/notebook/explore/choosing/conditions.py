@@ -268,8 +268,8 @@ def bar_condition(
     column: Column, bar: Bar, timezone: str | None, *, exclude: bool = False
 ) -> Condition:
     """Return the condition for the rows counted in a bar; with ``exclude``, for all other rows."""
-    if bar.is_beside:
-        return _beside(column, bar, timezone, exclude=exclude)
+    if bar.is_undrawn:
+        return _of_undrawn(column, bar, timezone, exclude=exclude)
     op, values, below = "values", [bar.value], False
     if bar.low is not None:
         op, values, below = "range", [bar.low, bar.high], not bar.last
@@ -299,7 +299,7 @@ def _of_value(column: Column, bar: Bar, timezone: str | None, *, exclude: bool) 
     return Condition(where=where, text=shown, column=column.name)
 
 
-def _beside(column: Column, bar: Bar, timezone: str | None, *, exclude: bool) -> Condition:
+def _of_undrawn(column: Column, bar: Bar, timezone: str | None, *, exclude: bool) -> Condition:
     """Return the condition for rows that no bar shows; it does not depend on how NaN is sorted."""
     name = name_in_sql(column.name)
     finite = f"{name} >= -{_LARGEST} and {name} <= {_LARGEST}"

@@ -45,7 +45,7 @@ class Bar:
     whole: float | None = None
 
     @property
-    def is_beside(self) -> bool:
+    def is_undrawn(self) -> bool:
         """Whether this is a group of rows for which no bar is drawn."""
         is_not_finite = isinstance(self.value, float) and math.isnan(self.value)
         is_open = (self.low is None) != (self.high is None)
@@ -75,7 +75,7 @@ class Histogram:
     @classmethod
     def like(cls, scale: Scale, bars: Sequence[Bar], *, is_log: bool) -> Histogram:
         """Return an empty histogram with the ranges of these bars."""
-        ranges = [bar for bar in bars if not bar.is_beside]
+        ranges = [bar for bar in bars if not bar.is_undrawn]
         return cls(scale, [*(bar.low for bar in ranges), ranges[-1].high], is_log=is_log)
 
     def add(self, array: pa.Array) -> None:

@@ -202,7 +202,7 @@ class _Described:
         if use_bins and histogram is not None:
             bars = histogram.bars()
         elif before is not None and inherits:  # no row has a value
-            bars = tuple(replace(bar, count=0) for bar in before.bars if not bar.is_beside)
+            bars = tuple(replace(bar, count=0) for bar in before.bars if not bar.is_undrawn)
         elif values is not None and top is not None:
             bars = self._top(top, values.total)
         if self._not_finite:
@@ -238,8 +238,8 @@ class _Described:
         """For each end, return the axis bound if outliers lie beyond it, else the extreme value."""
         if (scale := self._scale) is None:
             return low, high
-        drawn = [bar.label for bar in bars if not bar.is_beside]
-        if not any(bar.count for bar in bars if not bar.is_beside):
+        drawn = [bar.label for bar in bars if not bar.is_undrawn]
+        if not any(bar.count for bar in bars if not bar.is_undrawn):
             # no row is on the axis, so an axis bound may be below or above both extremes
             return low, high
         for bar in bars:
@@ -313,7 +313,7 @@ class _Values:
 
     def __init__(self, kind: pa.DataType, known: Sequence[Bar] | None) -> None:
         self._is_bounded = known is not None
-        values = [bar.value for bar in known or () if not bar.is_beside and bar.value is not None]
+        values = [bar.value for bar in known or () if not bar.is_undrawn and bar.value is not None]
         self._known = pa.array(values, kind)
         self._known_rows = np.zeros(len(values), dtype=np.int64)
         self.total = 0

@@ -218,8 +218,8 @@ def _next_ranges(
     """Yield the next ranges of a part: from ``first`` to the part's end, then from its start."""
     count = min(step, high - low - done)
     start = first + done if first + done < high else first + done - (high - low)
-    behind = max(0, start + count - high)  # rows to read from the start of the part
-    if count > behind:
-        yield start, count - behind
-    if behind > 0:
-        yield low, behind
+    wrapped = max(0, start + count - high)  # rows to read from the start of the part
+    if count > wrapped:
+        yield start, count - wrapped
+    if wrapped > 0:
+        yield low, wrapped

@@ -21,10 +21,10 @@ def with_whole(
     If the unfiltered rows have few values, every value keeps its bar, even if no row matches. The
     frequent values of the unfiltered rows stay listed, so that they can be added to the filter.
     """
-    return tuple(map(_beside, found, whole))
+    return tuple(map(_with_unfiltered, found, whole))
 
 
-def _beside(filtered: ColumnProfile, whole: ColumnProfile) -> ColumnProfile:
+def _with_unfiltered(filtered: ColumnProfile, whole: ColumnProfile) -> ColumnProfile:
     listed = {_key(bar) for bar in filtered.frequent}
     missing = [_empty(bar) for bar in whole.frequent if _key(bar) not in listed]
     filtered = replace(filtered, frequent=(*filtered.frequent, *missing)[:LISTED_VALUES])
@@ -43,7 +43,7 @@ def _beside(filtered: ColumnProfile, whole: ColumnProfile) -> ColumnProfile:
 
 
 def _key(bar: Bar) -> tuple[str, object]:
-    return bar.label, None if bar.is_beside else bar.value
+    return bar.label, None if bar.is_undrawn else bar.value
 
 
 def _empty(bar: Bar) -> Bar:

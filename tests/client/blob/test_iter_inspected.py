@@ -6,7 +6,7 @@ import contextlib
 
 import pytest
 
-from odps_nb.client.blob.streamed import iter_glances
+from odps_nb.client.blob.streamed import iter_inspected
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.errors import CancelledError, ChecksumError, NotFoundError, StateError
 from odps_nb.http.retry import RetryPolicy
@@ -33,7 +33,7 @@ def first_bytes(refs, *steps, cancel=None, tries=2):
     with (
         Service(ReadBlobs=list(steps) or [serve]) as service,
         service.client(retry=retry) as storage,
-        contextlib.closing(iter_glances(storage, refs, cancel=cancel)) as found,
+        contextlib.closing(iter_inspected(storage, refs, cancel=cancel)) as found,
     ):
         yield found, service
 
@@ -45,19 +45,19 @@ def head_of(n: int) -> tuple[int, str, str]:
 @pytest.mark.parametrize("count", [1, 2, 7])
 def test_small_blobs_and_their_heads_take_one_request(count):
     with first_bytes(references(count)) as (found, service):
-        for n, glance in enumerate(found):
-            assert glance.known is None
-            assert (glance.size, glance.mime_type, glance.file_name) == head_of(n)
-            with glance.open() as file:
+        for n, opened in enumerate(found):
+            assert opened.known is None
+            assert (opened.size, opened.mime_type, opened.file_name) == head_of(n)
+            with opened.open() as file:
                 assert file.read() == content(n)
                 assert file.verified
-            assert (glance.known.size, glance.known.mime_type) == head_of(n)[:2]
+            assert (opened.known.size, opened.known.mime_type) == head_of(n)[:2]
     assert asked_refs(service) == [list(range(count)) if count > 1 else [0, 0]]
 
 
 def test_blobs_are_not_requested_before_they_are_needed():
     with first_bytes(references(3)) as (found, service):
-        assert all("not requested" in repr(glance) for glance in found)
+        assert all("not requested" in repr(opened) for opened in found)
         assert service.seen == []
 
 
@@ -75,14 +75,14 @@ def test_a_large_blob_is_skipped_and_the_others_are_requested_again():
 
 def test_the_rest_of_a_small_blob_is_read_before_the_next_blobs_are_requested():
     with first_bytes([reference(n) for n in (5, 13, 3)]) as (found, service):
-        assert [glance.open().read(10) for glance in found] == [content(n)[:10] for n in (5, 13, 3)]
+        assert [opened.open().read(10) for opened in found] == [content(n)[:10] for n in (5, 13, 3)]
     assert asked_refs(service) == [[5, 13, 3]]
 
 
 def test_a_repeated_blob_is_requested_again():
     refs = [reference(n) for n in (1, 2, 2, 1, 3)]
     with first_bytes(refs) as (found, service):
-        assert [glance.open().read() for glance in found] == [content(n) for n in (1, 2, 2, 1, 3)]
+        assert [opened.open().read() for opened in found] == [content(n) for n in (1, 2, 2, 1, 3)]
     assert asked_refs(service) == [[1, 2], [2, 1, 3]]
 
 
@@ -91,13 +91,13 @@ def test_only_the_missing_blob_is_reported_as_missing(place):
     refs = references(4)
     refs[place] = reference(1234)
     with first_bytes(refs) as (found, _):
-        for n, glance in enumerate(found):
+        for n, opened in enumerate(found):
             if n != place:
-                assert glance.open().read() == content(n)
+                assert opened.open().read() == content(n)
                 continue
             for _ in range(2):
                 with pytest.raises(NotFoundError) as caught:
-                    glance.open()
+                    opened.open()
             assert f"blob {place} in the list of references" in caught.value.notes
 
 
@@ -111,19 +111,19 @@ def test_only_the_damaged_blob_is_reported_as_damaged(bad):
         line.answer(bytes(body))
 
     with first_bytes(references(5), step, tries=4) as (found, _):
-        for glance in found:
-            n = number(glance.reference)
+        for opened in found:
+            n = number(opened.reference)
             if n != bad:
-                assert glance.open().read() == content(n)
+                assert opened.open().read() == content(n)
             else:
                 with pytest.raises(ChecksumError):
-                    glance.open()
+                    opened.open()
 
 
 def test_a_broken_connection_resumes_at_the_next_blob():
     refs = [reference(n) for n in (5, LARGE)]
     with first_bytes(refs, cut_at(0.5), serve) as (found, service):
-        assert [glance.open().read() for glance in found] == [content(5), content(LARGE)]
+        assert [opened.open().read() for opened in found] == [content(5), content(LARGE)]
     assert asked_refs(service) == [[5, LARGE], [LARGE, LARGE]]
 
 
