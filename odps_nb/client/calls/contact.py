@@ -1,4 +1,4 @@
-"""Names the hosts of one client, limits the wait for a first response, and adds hints to errors."""
+"""Hosts of one client: limits the wait for a first response, hides keys and adds error hints."""
 
 from __future__ import annotations
 
