@@ -31,7 +31,7 @@ _DIGITS: dict[Target, int] = {"sql": 38, "spark": 38, "where": 76}
 _PLAIN_SCALE = 18  # decimal places allowed without a SQL setting
 _SECOND = 10**9
 _EPOCH = datetime.datetime(1970, 1, 1)
-_UNSAFE = re.compile(r"['\\\x00-\x1f\x7f\ufffe\uffff]")
+_UNSAFE = re.compile(r"(['\\\x00-\x1f\x7f\ufffe\uffff]|\$(?=\{))")
 
 
 def literal(value: object) -> str:
@@ -181,8 +181,9 @@ def _outside(nanoseconds: int) -> ArgumentError:
 def _text(value: str) -> str:
     r"""Quote text so that all supported SQL dialects parse it to the same characters.
 
-    MaxCompute treats backslashes as escapes and standard SQL does not. So quotes, backslashes and
-    control characters are written as ``CHR(…)``.
+    MaxCompute treats backslashes as escapes and standard SQL does not, and Spark replaces
+    ``${name}`` by a setting. So quotes, backslashes, control characters and the ``$`` before ``{``
+    are written as ``CHR(…)``.
     """
     try:
         value.encode()
@@ -192,8 +193,8 @@ def _text(value: str) -> str:
             hint="repair it: value.encode('utf-16', 'surrogatepass').decode('utf-16')",
         ) from None
     pieces = [
-        f"CHR({ord(piece)})" if _UNSAFE.fullmatch(piece) else f"'{piece}'"
-        for piece in re.split(f"({_UNSAFE.pattern})", value)
+        f"CHR({ord(piece)})" if index % 2 else f"'{piece}'"
+        for index, piece in enumerate(_UNSAFE.split(value))
         if piece
     ]
     if not pieces:

@@ -8,6 +8,7 @@ query over views of these sessions.
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -56,6 +57,8 @@ _OTHER_MEANING = (
     "spark.sql.legacy.typeCoercion.datetimeToString.enabled",
 )
 _ZONE = "spark.sql.session.timeZone"
+_SUBSTITUTE = "spark.sql.variable.substitute"
+_VARIABLE = re.compile(r"\$\{(?:(?:spark|sparkconf|hivevar|hiveconf):)?(?P<name>[^\s:}]+)\}")
 _A = TypeVar("_A")
 _B = TypeVar("_B")
 
@@ -82,7 +85,8 @@ def sql(
     odps
         A connection, a `Profile`, a profile's name, or ``None`` for the environment's profile.
     query
-        One query in Spark's SQL: ``select``, ``with``, ``values``, and unions of these.
+        One query in Spark's SQL: ``select``, ``with``, ``values``, and unions of these. Spark's
+        variables, such as ``${name}``, are replaced first.
     params
         As for `Connection.sql`: values for ``:name``, which are quoted safely; a ``{name}``
         placeholder takes a table or column name. Times with sub-microsecond precision are rejected.
@@ -149,10 +153,11 @@ def explain_sql(
         check_session(spark)
     check_text("query", query)
     check_count("limit", limit, at_least=0)
+    spark = spark or _active()
+    query = _substituted(spark, query)
     parsed = parse_query(
         query if params is None else bind(query, params, source="params has no", target="spark")
     )
-    spark = spark or _active()
     if spark is not None:
         settings = (str(spark.conf.get(name, "false")).lower() for name in _OTHER_MEANING)
         regular = parsed.is_regular and "true" not in settings
@@ -285,6 +290,13 @@ def _active() -> SparkSession | None:
     from pyspark.sql import SparkSession
 
     return SparkSession.getActiveSession()
+
+
+def _substituted(spark: SparkSession | None, text: str) -> str:
+    """Replace ``${name}`` by the value of that setting, as Spark does in any text of a query."""
+    if spark is None or str(spark.conf.get(_SUBSTITUTE)).lower() != "true":
+        return text
+    return _VARIABLE.sub(lambda match: str(spark.conf.get(match["name"], "")), text)
 
 
 # -- names ------------------------------------------------------------------------------------

@@ -82,8 +82,9 @@ _RANDOM = frozenset({"rand", "randn", "random", "uuid"})
 
 def is_regular(text: str, tokens: Sequence[Any], tree: Any) -> bool:
     """Whether the parsed tree shows everything that the query reads."""
-    # In Spark, a backslash at the end of a line continues a comment on the next line.
-    if "\\\n" in text or "\\\r" in text:
+    # In Spark, a backslash at the end of a line continues a comment on the next line, and any text
+    # may replace a variable such as ${env:DAY}.
+    if any(part in text for part in ("\\\n", "\\\r", "${")):
         return False
     words = [token.text.lower() for token in tokens if not is_text(token)]
     if "|" in words or "|>" in words:  # Spark's pipe syntax, which sqlglot parses as an operator

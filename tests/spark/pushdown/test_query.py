@@ -444,6 +444,36 @@ def test_settings_that_change_the_syntax_disable_push_down(
     assert query.summary() == (("sales", "11 of 11 columns"),)
 
 
+@pytest.mark.parametrize(
+    ("text", "read", "found"),
+    [
+        ("ds = '${day}'", "2 of 11 columns · 2 partitions (ds = '20240102')", 20),
+        (
+            "${hivevar:column} > '${day}'",
+            "2 of 11 columns · 2 of 6 partitions (ds > '20240102')",
+            20,
+        ),
+        ("ds = '${spark:no.such.setting}'", "2 of 11 columns · 0 of 6 partitions (ds = '')", 0),
+        ("ds = '${twice}'", "11 of 11 columns", 20),
+        ("ds = '20240102' or '${env:HOME}' is null", "11 of 11 columns", 20),
+    ],
+)
+def test_variables_are_replaced_before_conditions_are_pushed_down(
+    spark: SparkSession, odps: Connection, tables: None, text: str, read: str, found: int
+) -> None:
+    query = f"select id, ds from sales where ({text}) and :it = concat('$', '{{day}}')"
+    variables = {"day": "20240102", "column": "ds", "twice": "${day}"}
+    for name, value in variables.items():
+        spark.conf.set(name, value)
+    try:
+        plan = odps_nb.spark.explain_sql(spark, odps, query, params={"it": "${day}"})
+        assert plan.to_spark().count() == found
+        assert plan.summary() == (("sales", read),)
+    finally:
+        for name in variables:
+            spark.conf.unset(name)
+
+
 # -- names ------------------------------------------------------------------------------------
 
 
