@@ -21,6 +21,7 @@ from odps_nb.spark.progress.actions import counter_of
 from odps_nb.spark.progress.counting import Activity
 from odps_nb.spark.tasks.credentials import TaskProfile, profile_of
 from odps_nb.spark.tasks.shipping import map_in_arrow
+from odps_nb.spark.tasks.types import require_sent
 from odps_nb.spark.versions import arrow_schema, struct_of
 from odps_nb.terms import Compression, format_bytes
 
@@ -240,6 +241,14 @@ def _checked_column(schema: StructType, name: str, added: StructType, option: st
             argument="ref_column",
             hint=f"use one of its columns: {', '.join(schema.names)}",
         )
+    if names.count(name.casefold()) > 1:
+        raise ArgumentError(
+            f"the DataFrame has {names.count(name.casefold())} columns {name!r}",
+            argument="ref_column",
+            hint="rename or drop the others; names are not case-sensitive",
+        )
+    for field in schema.fields:
+        require_sent(field, "cast the column, or drop it before this call")
     _require_new(added.names, schema, option)
     index = names.index(name.casefold())
     kind = schema.fields[index].dataType.typeName()

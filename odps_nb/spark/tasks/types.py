@@ -23,6 +23,7 @@ from odps_nb.schema import (
     TypeCode,
     VectorType,
 )
+from odps_nb.spark.versions import arrow_schema
 from odps_nb.type_facts import TYPE_FACTS
 from odps_nb.wire.type_text import format_type
 
@@ -103,6 +104,20 @@ def spark_schema(columns: Iterable[Column]) -> spark.StructType:
             problem.hint = f"select the other columns with columns={names}, or {problem.hint}"
         raise problem
     return spark.StructType(fields)
+
+
+def require_sent(field: spark.StructField, hint: str) -> None:
+    """Raise an error with this hint if Spark cannot send a column to Python workers."""
+    try:
+        arrow_schema(spark.StructType([field]))
+    except (TypeError, ValueError):  # INTERVAL, or a list of the null type, such as `array()`
+        kind = field.dataType.simpleString()
+        raise ConversionError(
+            f"column {field.name!r}: Spark cannot send {kind} to Python workers",
+            column=field.name,
+            source_type=kind,
+            hint=hint,
+        ) from None
 
 
 def table_type(kind: spark.DataType, *, column: str = "") -> OdpsType:

@@ -39,7 +39,7 @@ from odps_nb.schema import (
     is_readable,
 )
 from odps_nb.spark.blobs.api import NEW_BLOB
-from odps_nb.spark.tasks.types import TYPE_KEY, spark_type, table_type
+from odps_nb.spark.tasks.types import TYPE_KEY, require_sent, spark_type, table_type
 from odps_nb.spark.versions import arrow_schema
 from odps_nb.terms import PartitionSpec, TableName
 from odps_nb.wire.type_text import parse_type
@@ -65,12 +65,10 @@ def check_frame(frame: spark.StructType, target: Target) -> None:
     offered = spark.StructType([f for f in frame.fields if f.name.casefold() not in fixed])
     kinds = {field.name.casefold(): field.dataType for field in offered.fields}
     for field in offered.fields:
+        hint = "cast the column to the type of the table's column"
         if _has_months(field.dataType):
-            raise _not_sent(field, "use odps_nb.spark.write, which sends months as numbers")
-        try:
-            arrow_schema(spark.StructType([field]))
-        except (TypeError, ValueError):  # INTERVAL, or a list of the null type, such as `array()`
-            raise _not_sent(field, "cast the column to the type of the table's column") from None
+            hint = "use odps_nb.spark.write, which sends months as numbers"
+        require_sent(field, hint)
     require_columns(kinds, target)
     match_columns(
         arrow_schema(offered),
@@ -115,16 +113,6 @@ def _is_castable(given: pa.DataType, kind: spark.DataType) -> bool:
     if is_bytes(given) or isinstance(kind, (spark.DatetimeType, spark.BinaryType)):
         return is_text(given)
     return isinstance(kind, spark.AtomicType)
-
-
-def _not_sent(field: spark.StructField, hint: str) -> ConversionError:
-    kind = field.dataType.simpleString()
-    return ConversionError(
-        f"column {field.name!r}: Spark cannot send {kind} to Python workers",
-        column=field.name,
-        source_type=kind,
-        hint=hint,
-    )
 
 
 def _as_offered(column: Column, kind: spark.DataType | None) -> Column:

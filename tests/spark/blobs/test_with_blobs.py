@@ -105,6 +105,14 @@ def test_arguments_are_checked_before_a_task_runs(odps: Connection, media: DataF
     assert caught.value.argument == "column"
     with pytest.raises(ConversionError, match="does not hold blob references"):
         odps_nb.spark.with_blobs(media, odps, "id")
+    twice = media.selectExpr("content", "name as Content")
+    with pytest.raises(ArgumentError, match="has 2 columns 'content'") as caught:
+        odps_nb.spark.with_blobs(twice, odps, "content")
+    assert caught.value.argument == "ref_column"
+    for value in ("interval 1 month", "make_interval(1)", "array()"):
+        with pytest.raises(ConversionError, match="column 'more': Spark cannot send") as unsent:
+            odps_nb.spark.with_blobs(media.selectExpr("content", f"{value} more"), odps, "content")
+        assert unsent.value.hint == "cast the column, or drop it before this call"
 
 
 # -- requests and memory of a task ----------------------------------------------------------------
