@@ -37,10 +37,12 @@ def schema_of_target(table: Table) -> TableSchema:
         raise
 
 
-def name_the_way(error: NotFoundError) -> None:
+WAY = "pass create=True (in %odps write: --create) to create it from the data"
+
+
+def name_the_way(error: NotFoundError, way: str = WAY) -> None:
     """Extend an error's hint to explain how a write can create the missing table."""
     if error.code == "NoSuchTable" and "the project lists" not in (error.hint or ""):
-        way = "pass create=True (in %odps write: --create) to create it from the data"
         near = error.hint if "did you mean" in (error.hint or "") else ""
         error.hint = f"{near} {way}".strip()
 

@@ -69,6 +69,7 @@ _WRITE = _APPEND | {"create", "partitioned_by"}
 _STREAM_READ = (_READ - {"limit", "since", "until", "changes"}) | {
     *("max_versions_per_trigger", "poll_seconds", "skip_overwrites", "starting_version")
 }
+_WAY = 'create it with odps.create_table(…); a batch write can do it with .option("create", True)'
 _CHECKPOINT = "checkpointlocation"  # a Spark option, which Spark passes to the sink
 _STREAM_WRITE = _APPEND | {_CHECKPOINT}
 #: Spark's catalog repeats each option of ``CREATE TABLE … USING odps`` with this prefix.
@@ -260,7 +261,7 @@ class WriteSettings:
             )
         what: Overwrite = overwrite and (self.overwrite or True)
         target, replaces = write_target(
-            storage, self.table, self.partition, what, conversions=self.conversions
+            storage, self.table, self.partition, what, conversions=self.conversions, way=_WAY
         )
         check_frame(schema, target)
         remainder = Remainder.of(storage, target, what)

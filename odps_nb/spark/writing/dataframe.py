@@ -24,7 +24,7 @@ from odps_nb.access.checks import (
 from odps_nb.access.progress import listener_of
 from odps_nb.access.receipt import Receipt
 from odps_nb.access.writing.columns import ColumnsLike
-from odps_nb.access.writing.creating import NewTable, name_the_way, require_create
+from odps_nb.access.writing.creating import WAY, NewTable, name_the_way, require_create
 from odps_nb.access.writing.replacing import Remainder
 from odps_nb.access.writing.sources import Target
 from odps_nb.client.calls.progress import Phase, Progress, ProgressTracker, silent
@@ -262,14 +262,18 @@ def write_target(
     *,
     conversions: Conversions = AS_THEY_ARE,
     change: Change | None = None,
+    way: str = WAY,
 ) -> tuple[Target, bool]:
-    """Check a write against the table; return the target, and whether rows are replaced."""
+    """Check a write against the table; return the target, and whether rows are replaced.
+
+    ``way`` is the hint for a missing table.
+    """
     from odps_nb.client.catalog import fetch_table
 
     try:
         schema = fetch_table(storage, table).schema
     except NotFoundError as error:
-        name_the_way(error)
+        name_the_way(error, way)
         raise
     fixed = check_partition(PartitionSpec.of(partition), schema, table)
     make = Target.of if change is None else change.target

@@ -105,7 +105,7 @@ def test_the_data_source_can_create_the_table(
     odps_nb.spark.register(spark, odps)
     frame = spark.range(4).select("id", F.lit("x").alias("ds"))
     writer = frame.write.format("odps").option("table", name)
-    with pytest.raises(Exception, match="create=True"):
+    with pytest.raises(Exception, match=r'create_table.*\.option\("create", True\)'):
         writer.mode("append").save()
     writer = writer.option("create", True).option("partitioned_by", "ds")
     writer.mode("append").save()
