@@ -16,7 +16,7 @@ from odps_nb.client.auth.profile import Profile
 from odps_nb.client.read.increments import CHANGE
 from odps_nb.convert.fitting.conversions import AS_THEY_ARE, Conversions
 from odps_nb.errors import ConfigError
-from odps_nb.schema import TableSchema, text_as_binary
+from odps_nb.schema import Column, TableSchema, text_as_binary
 from odps_nb.secret import hidden
 from odps_nb.spark.reading.plan import plan_of
 from odps_nb.spark.tasks.credentials import TaskProfile, profile_of
@@ -179,19 +179,16 @@ class ReadSettings:
         )
         return cls(profile=profile, table=table, options=options)
 
-    def chosen(self, schema: TableSchema) -> TableSchema:
-        """Return the schema of the selected columns, data columns first."""
+    def chosen(self, schema: TableSchema) -> tuple[Column, ...]:
+        """Return the selected columns, in the order of the option."""
         if self.options.text is TextMode.BINARY:
             schema = text_as_binary(schema)
+        columns = schema.all_columns
         if self.options.columns is not None:
-            wanted = set(check_columns(self.options.columns, schema, self.table))
-            schema = TableSchema(
-                columns=tuple(c for c in schema.columns if c.name in wanted),
-                partition_columns=tuple(c for c in schema.partition_columns if c.name in wanted),
-            )
-        if self.options.changes:
-            schema = dataclasses.replace(schema, columns=(*schema.columns, CHANGE))
-        return schema
+            names = check_columns(self.options.columns, schema, self.table)
+            by_name = {column.name: column for column in columns}
+            columns = tuple(by_name[name] for name in names)
+        return (*columns, CHANGE) if self.options.changes else columns
 
     def plan(self, storage: StorageClient, columns: Sequence[str]) -> ReadPlan:
         """Return the plan that reads these columns; sends one request."""

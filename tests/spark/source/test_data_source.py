@@ -55,6 +55,9 @@ def test_columns_are_selected_by_option_or_schema(
     expected = odps.table("orders").read(columns=["id"], partitions=DAY, limit=10).to_arrow()
     ids = expected.column("id").to_pylist()
     assert [row.id for row in reader.option("columns", "id").load().collect()] == ids
+    ordered = reader.option("columns", "DS, status, id").load()
+    assert ordered.columns == ["ds", "status", "id"]
+    assert [row.id for row in ordered.collect()] == ids
     assert [row.id for row in reader.schema("id bigint").load().collect()] == ids
 
 
