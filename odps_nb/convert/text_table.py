@@ -103,7 +103,10 @@ _JSON_HINT = "use blob.to_text(), and parse its lines"
 
 def _json_column(name: str, values: list[Any]) -> pa.Array:
     try:
-        return pa.array(values)
+        array = pa.array(values)
+        if _numbers_of_booleans(values, array.type):
+            raise pa.ArrowTypeError("Expected float, got bool")
+        return array
     except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, UnicodeEncodeError) as error:
         reason = "have different types"
         if isinstance(error, OverflowError):
@@ -116,6 +119,19 @@ def _json_column(name: str, values: list[Any]) -> pa.Array:
             target_type="table",
             hint=_JSON_HINT,
         ) from None
+
+
+def _numbers_of_booleans(values: list[Any], kind: pa.DataType) -> bool:
+    """Whether Arrow has converted booleans among floats to 0.0 and 1.0."""
+    present = [value for value in values if value is not None]
+    if pa.types.is_list(kind):
+        return _numbers_of_booleans([item for value in present for item in value], kind.value_type)
+    if pa.types.is_struct(kind):
+        return any(
+            _numbers_of_booleans([value.get(field.name) for value in present], field.type)
+            for field in kind
+        )
+    return pa.types.is_floating(kind) and any(isinstance(value, bool) for value in present)
 
 
 def _read_csv(text: str, separator: str, options: TableTextOptions) -> pa.Table:

@@ -228,8 +228,12 @@ def test_json_lines_of_objects_or_arrays_are_rows():
     found = table('{"a": 1}\n\n{"b": {"c": "\u2028"}, "a": 2.5}\n')
     assert found.to_pydict() == {"a": [1, 2.5], "b": [None, {"c": "\u2028"}]}
     assert table('{"a": 1}\nnull\n{"a": 2}\n').to_pydict() == {"a": [1, None, 2]}
-    with pytest.raises(ConversionError, match="values of 'a' have different types"):
-        table('{"a": 1}\n{"a": "x"}\n')
+    for first, second in [("1", '"x"'), ("1.5", "true"), ("[[1.5]]", "[[null, false]]")]:
+        for text in (f'{{"a": {first}}}\n{{"a": {second}}}\n', f"[{first}]\n[{second}]\n"):
+            with pytest.raises(ConversionError, match=r"values of '(a|f0)' have different types"):
+                table(text)
+    with pytest.raises(ConversionError, match="have different types"):
+        table('{"a": {"b": 1.5}}\n{"a": {"b": true}}\n')
     many = "".join(f'{{"a": {n}}}\n' for n in range(30))
     with pytest.raises(ConversionError, match="line 31 is not JSON"):
         table(many + '{"a": \n')
