@@ -238,10 +238,14 @@ def write_rows(
             before_commit()
         _commit(session, done)
         remainder.drop(storage, partitions_of(done))
-    receipt = Receipt(
-        table=name,
-        partition=target.fixed,
-        overwrite=replaces,
+    receipt = _receipt(session, done, seconds=time.monotonic() - began)
+    return dataclasses.replace(receipt, overwrite=replaces, verb=change.verb if change else None)
+
+
+def _receipt(session: WriteSession, done: Sequence[Written], *, seconds: float) -> Receipt:
+    return Receipt(
+        table=session.ref.table,
+        partition=session.ref.partition,
         rows=sum(one.stream.rows for one in done),
         bytes=sum(one.stream.size for one in done),
         blobs=sum(one.blobs for one in done),
@@ -249,9 +253,8 @@ def write_rows(
         session_id=session.session_id,
         transfer=session.ref.transfer,
         streams=len(done),
-        seconds=time.monotonic() - began,
+        seconds=seconds,
     )
-    return receipt if change is None else dataclasses.replace(receipt, verb=change.verb)
 
 
 def write_target(
