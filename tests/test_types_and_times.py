@@ -461,6 +461,7 @@ def generated(odps, zoned, new_name) -> dict[str, str]:
     return tables(odps, zoned, new_name)
 
 
+@pytest.mark.storage_api("blobs")
 @pytest.mark.nightly
 def test_the_tables_of_the_page_agree_with_the_code(generated):
     page = PAGE.read_text("utf-8")

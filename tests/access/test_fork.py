@@ -70,6 +70,7 @@ def test_each_child_reads_its_own_partition(proxy, settings, way):
     assert len(set().union(*spoken)) >= 5  # the proxy recorded the parent and its children
 
 
+@pytest.mark.storage_api("blobs")
 @pytest.mark.nightly
 @pytest.mark.parametrize("proxy", ["https"], indirect=True)
 def test_only_the_parent_can_finish_operations_begun_before_a_fork(proxy, settings, new_name):

@@ -98,6 +98,7 @@ def test_no_secret_of_a_refused_account_is_shown(outputs, service, account):
     assert outputs.errors > 5
 
 
+@pytest.mark.storage_api("blobs")
 @pytest.mark.nightly
 @pytest.mark.parametrize("region", [None, "cn-x"])
 def test_no_secret_of_an_accepted_account_is_shown(outputs, service, odps, new_name, region):

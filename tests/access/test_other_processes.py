@@ -104,6 +104,7 @@ def test_no_pickle_contains_a_secret(service: Any, keyed: Connection) -> None:
         pickle.dumps(keyed.profile)
 
 
+@pytest.mark.storage_api("blobs")
 @pytest.mark.nightly
 def test_another_process_uses_the_credentials_of_its_environment(
     keyed: Connection, service: Any, process: ProcessPoolExecutor, new_name: NewName

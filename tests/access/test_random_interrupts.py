@@ -91,7 +91,11 @@ def query(odps, name):
     odps.sql("select status, count(*) as n from orders group by status").to_arrow(progress=silent)
 
 
-WORKS = [read, write, write_photos, fetch, query]
+BLOBS = pytest.mark.storage_api("blobs")
+WORKS = [
+    *(read, write, query),
+    *(pytest.param(work, marks=BLOBS) for work in (write_photos, fetch)),
+]
 
 
 # A signal may arrive after a socket is created and before it is assigned. Then the last reference
@@ -136,7 +140,7 @@ def test_an_interrupt_at_any_moment_leaves_nothing_behind(
 
 
 # The same applies to a file that is being opened.
-@pytest.mark.storage_api("blobs")
+@BLOBS
 @pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
 @pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")
 @pytest.mark.parametrize("moments", MOMENTS)

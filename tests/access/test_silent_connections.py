@@ -68,6 +68,7 @@ def large(odps: Connection) -> Iterator[str]:
     odps.drop_table(name)
 
 
+@pytest.mark.storage_api("its requests")
 @pytest.mark.gate(1)
 @pytest.mark.parametrize(
     ("fault", "action"),
@@ -157,6 +158,7 @@ def test_an_upsert_over_a_silent_connection_is_committed_once(odps, new_name):
     assert rows_of(odps, name) == list(range(15))
 
 
+@pytest.mark.storage_api("blobs")
 @pytest.mark.nightly
 def test_blobs_over_a_silent_connection_are_transferred_unchanged(odps, new_name):
     name, content = new_name("silent"), {n: bytes([n]) * 300_000 for n in range(3)}

@@ -47,6 +47,7 @@ def write_in_a_session(table: Table, data: Any) -> None:
         session.commit()
 
 
+@pytest.mark.storage_api("far times")
 @pytest.mark.gate(1)
 @pytest.mark.parametrize("source", SOURCES)
 def test_written_values_are_unchanged(odps: Connection, new_name: NewName, source: str) -> None:

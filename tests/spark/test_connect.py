@@ -54,6 +54,7 @@ def observations(odps: Connection, tmp_path_factory: pytest.TempPathFactory) -> 
 
 @pytest.mark.spark
 @pytest.mark.nightly
+@pytest.mark.storage_api("blobs")
 @pytest.mark.parametrize("who", ["own", "client"])
 def test_every_function_works_through_a_connect_server(
     observations: dict[str, Any], odps: Connection, who: str
@@ -73,12 +74,14 @@ def test_every_function_works_through_a_connect_server(
 
 @pytest.mark.spark
 @pytest.mark.nightly
+@pytest.mark.storage_api("blobs")
 def test_a_local_connect_server_listens_on_loopback_only(observations: dict[str, Any]) -> None:
     assert observations["listening"][PORT] is True
 
 
 @pytest.mark.spark
 @pytest.mark.nightly
+@pytest.mark.storage_api("blobs")
 def test_settings_are_applied_to_the_session_and_an_active_session_is_reused(
     observations: dict[str, Any],
 ) -> None:
@@ -89,6 +92,7 @@ def test_settings_are_applied_to_the_session_and_an_active_session_is_reused(
 
 @pytest.mark.spark
 @pytest.mark.nightly
+@pytest.mark.storage_api("blobs")
 def test_only_refused_settings_of_the_user_are_reported(observations: dict[str, Any]) -> None:
     named = ("spark.driver.memory", "spark.eventLog.enabled", "spark.eventLog.compress")
     expected = {f"Failed to set {name}" for name in (*named, "spark.eventLog.dir")}
@@ -97,6 +101,7 @@ def test_only_refused_settings_of_the_user_are_reported(observations: dict[str, 
 
 @pytest.mark.spark
 @pytest.mark.nightly
+@pytest.mark.storage_api("blobs")
 def test_errors_are_restored_with_their_types(observations: dict[str, Any]) -> None:
     kinds = {what: kind for what, (kind, _, _) in observations["failures"].items()}
     assert kinds == {
@@ -112,6 +117,7 @@ def test_errors_are_restored_with_their_types(observations: dict[str, Any]) -> N
 
 @pytest.mark.spark
 @pytest.mark.nightly
+@pytest.mark.storage_api("blobs")
 def test_no_key_is_in_the_log_of_the_server(observations: dict[str, Any], odps: Connection) -> None:
     # The log must contain plans, including those with options; otherwise this test could not fail.
     assert "SparkListenerConnectOperationStarted" in observations["log"]
@@ -122,6 +128,7 @@ def test_no_key_is_in_the_log_of_the_server(observations: dict[str, Any], odps: 
 
 @pytest.mark.spark
 @pytest.mark.nightly
+@pytest.mark.storage_api("blobs")
 def test_an_interrupt_or_a_cancel_ends_the_reads_of_the_tasks(observations: dict[str, Any]) -> None:
     errors = {
         what: seen["error"] for what, seen in observations["stopped"].items() if "error" in seen
@@ -141,6 +148,7 @@ def test_an_interrupt_or_a_cancel_ends_the_reads_of_the_tasks(observations: dict
 
 @pytest.mark.spark
 @pytest.mark.nightly
+@pytest.mark.storage_api("blobs")
 def test_an_interrupted_write_is_aborted(observations: dict[str, Any]) -> None:
     seen = observations["stopped"]["write"]
     assert (seen["phase"], seen["status"]) == ("cancelled", "ABORTED")
@@ -148,6 +156,7 @@ def test_an_interrupted_write_is_aborted(observations: dict[str, Any]) -> None:
 
 @pytest.mark.spark
 @pytest.mark.nightly
+@pytest.mark.storage_api("blobs")
 def test_a_write_shows_the_number_of_finished_tasks(observations: dict[str, Any]) -> None:
     seen = observations["stopped"]["tasks"]
     done, total = seen["seen"]

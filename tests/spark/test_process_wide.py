@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[2]
         ["import", "load_ext"],
         pytest.param(
             ["import", "load_ext", "register", "read", "a worker that reads"],
-            marks=[pytest.mark.spark, pytest.mark.nightly],
+            marks=[pytest.mark.spark, pytest.mark.nightly, pytest.mark.storage_api("blobs")],
         ),
     ],
     ids=["without Spark", "with Spark"],

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.types as pt
 
+from odps_nb.arrow.leaves import with_leaf_types, with_leaves
 from odps_nb.arrow.types import ARROW_TYPES
 from odps_nb.local import errors
 from odps_nb.local.duck import duck_quoted
@@ -97,8 +98,8 @@ def result_array(array: pa.Array, odps: OdpsType) -> pa.Array:
     target = arrow_type(odps)
     if array.type.equals(target):
         return array
-    if pa.types.is_interval(array.type):
-        return _durations(array)
+    if _any(pt.is_interval, array.type):
+        array = with_leaves(array, with_leaf_types(array.type, None, _duration_type), _durations)
     if pa.types.is_dictionary(array.type):
         array = array.dictionary_decode()
     if pa.types.is_timestamp(array.type) and array.type.tz is not None:
@@ -113,7 +114,11 @@ def result_array(array: pa.Array, odps: OdpsType) -> pa.Array:
     return array.cast(arrow_type(odps, timestamp_unit=TimeUnit.MICRO))
 
 
-def _durations(array: pa.Array) -> pa.Array:
+def _duration_type(kind: pa.DataType, _: OdpsType | None) -> pa.DataType:
+    return pa.duration("ns") if pt.is_interval(kind) else kind
+
+
+def _durations(array: pa.Array, kind: pa.DataType) -> pa.Array:
     nanos: list[int | None] = []
     for value in array.to_pylist():
         if value is None:
@@ -123,7 +128,7 @@ def _durations(array: pa.Array) -> pa.Array:
             raise errors.invalid("an interval of months cannot be converted to days")
         nanos.append(value.days * 86_400_000_000_000 + value.nanoseconds)
     try:
-        return pa.array(nanos, pa.int64()).cast(pa.duration("ns"))
+        return pa.array(nanos, pa.int64()).cast(kind)
     except OverflowError:
         raise errors.invalid("an interval of the result is longer than 106751 days") from None
 
@@ -184,11 +189,47 @@ class StoredRows:
 
 
 _WIDE = "SQL in the embedded service supports DECIMAL only up to 38 digits; read the table instead"
+_SHORT = (
+    "SQL in the embedded service cannot read a column with INTERVALs that have digits below a"
+    " microsecond; read the table instead"
+)
 _MIXED = (
     "SQL in the embedded service cannot read a column in which some TIMESTAMPs are outside the"
     " range of nanoseconds and others have digits below a microsecond; read the table with"
     " timestamp_unit=us"
 )
+
+
+def fine_intervals(source: Any) -> dict[str, str]:
+    """Return the columns of a dataset or table whose intervals DuckDB would round, and why.
+
+    Such columns are read completely; they are rare.
+    """
+    return {
+        column.name: _SHORT
+        for column in source.schema
+        if _any(pt.is_duration, column.type)
+        and not all(map(_fits_micros, _batches(source, column.name)))
+    }
+
+
+def _batches(source: Any, name: str) -> Iterable[pa.RecordBatch]:
+    if isinstance(source, pa.Table):
+        return source.select([name]).to_batches()  # type: ignore[no-any-return]  # pyarrow
+    return source.to_batches(columns=[name])  # type: ignore[no-any-return]  # a dataset
+
+
+def _fits_micros(batch: pa.RecordBatch) -> bool:
+    array = batch.column(0)
+    try:
+        array.cast(with_leaf_types(array.type, None, _micros_type))
+    except pa.ArrowInvalid:  # the cast would lose digits
+        return False
+    return True
+
+
+def _micros_type(kind: pa.DataType, _: OdpsType | None) -> pa.DataType:
+    return pa.duration("us") if pt.is_duration(kind) else kind
 
 
 def _is_fine(kind: pa.DataType) -> bool:

@@ -24,7 +24,7 @@ import pyarrow as pa
 from odps_nb.child_process import die_first, hide_pandas, pack, unpack
 from odps_nb.local.duck import Duck, duck_quoted
 from odps_nb.local.reading.row_stream import rebatch
-from odps_nb.local.sql.duck_types import StoredRows
+from odps_nb.local.sql.duck_types import StoredRows, fine_intervals
 from odps_nb.local.sql.macros import MACROS
 
 OUT_OF_MEMORY = 77
@@ -87,12 +87,13 @@ def _query(
 
 
 def _register(connection: Any, name: str, rows: StoredRows) -> None:
-    """Register a table; queries that use a column in `unread` raise an error."""
-    unread, stored = rows.unread, rows.stored
+    """Register a table; queries that use a column in ``unread`` raise an error."""
+    source, stored = rows.open(), rows.stored
+    unread = rows.unread | fine_intervals(source)
     if not unread and not stored:
-        connection.register(name, rows.open())
+        connection.register(name, source)
         return
-    connection.register(f"{name}_narrow", rows.open())
+    connection.register(f"{name}_narrow", source)
     columns = [
         f"CAST(error('{unread[column]}') AS VARCHAR) AS {duck_quoted(column)}"
         if column in unread

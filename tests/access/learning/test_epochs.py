@@ -215,6 +215,7 @@ def test_a_state_reads_the_snapshot_of_its_session_while_it_exists(odps, numbere
     passed.close()
 
 
+@pytest.mark.storage_api("its requests")
 @pytest.mark.nightly
 def test_an_epoch_whose_session_expires_continues_with_a_new_session_of_the_same_rows():
     with misbehaving() as odps:

@@ -26,6 +26,7 @@ ROWS = 3000  # more than one batch of a result
 ORDINARY, FAR = datetime.datetime(2024, 1, 1), datetime.datetime(9999, 12, 31, 23, 59, 59, 999999)
 FIRST = datetime.datetime(1, 1, 1)
 WIDEST = Decimal("9" * 20 + "." + "9" * 18)
+SPAN = pa.duration("ns")
 EXTREMES = {
     "timestamp": pa.array([ORDINARY] * (ROWS - 1) + [FAR], US),
     "timestamp first": pa.array([FAR] + [ORDINARY] * (ROWS - 1), US),
@@ -41,7 +42,11 @@ EXTREMES = {
     "double": pa.array([float("inf"), float("-inf"), 5e-324, -0.0, None]),
     "float": pa.array([float("inf"), float("-inf"), 1e-45, None], pa.float32()),
     "bigint": pa.array([-(2**63), 2**63 - 1, None]),
-    "interval_day_time": pa.array([2**53 * 1000, -(2**53) * 1000, 0, None], pa.duration("ns")),
+    "interval_day_time": pa.array([2**53 * 1000, -(2**53) * 1000, 0, None], SPAN),
+    "array<interval_day_time>": pa.array([[10**9, None], [], None], pa.list_(SPAN)),
+    "map<string,struct<x:interval_day_time>>": pa.array(
+        [[("k", {"x": -1000})], [], None], pa.map_(pa.string(), pa.struct([("x", SPAN)]))
+    ),
     "interval_year_month": pa.array([2**40, -5, None], pa.int64()),
     "map<string,bigint>": pa.array([[], [("", 1)], None], pa.map_(pa.string(), pa.int64())),
     "string": pa.array(["a\x00b", "\x00", "\x01\x1b\uffff", "", "x" * (8 << 20), None]),
@@ -117,6 +122,36 @@ def test_a_result_with_both_far_times_and_nanoseconds_raises_an_error(
     send(odps, far, {"t": pa.array([FAR], US)})
     with pytest.raises(QueryError, match="no unit fits both"):
         odps.sql(f"select a.t as a, b.t as b from {near} a cross join {far} b")
+
+
+@pytest.mark.parametrize(
+    ("kind", "values"),
+    [
+        ("interval_day_time", pa.array([1000, None, 1500], SPAN)),
+        ("array<interval_day_time>", pa.array([[1000], None, [0, 1]], pa.list_(SPAN))),
+        (
+            "map<string,struct<x:interval_day_time>>",
+            pa.array(
+                [[("k", {"x": 1000})], [], [("k", {"x": -1})]],
+                pa.map_(pa.string(), pa.struct([("x", SPAN)])),
+            ),
+        ),
+    ],
+)
+def test_an_interval_with_nanoseconds_fails_only_queries_that_use_it(
+    odps: Connection, new_name: NewName, kind: str, values: pa.Array
+) -> None:
+    name = new_name("cell")
+    odps.create_table(name, f"id bigint, d {kind}")
+    send(odps, name, {"id": pa.array([1, 2]), "d": values[:2]})
+    odps.sql(f"insert into {name} select id + 2, d from {name}")
+    assert odps.table(name).read().to_arrow().column("d").to_pylist() == values[:2].to_pylist() * 2
+    send(odps, name, {"id": pa.array([5]), "d": values[2:]})
+    assert odps.sql(f"select max(id) as most from {name}").to_arrow().to_pylist() == [{"most": 5}]
+    for query in (f"select d from {name}", f"insert into {name} select * from {name}"):
+        with pytest.raises(QueryError, match="digits below a microsecond; read the table"):
+            odps.sql(query)
+    assert odps.table(name).read().to_arrow().column("d").to_pylist()[-1:] == values[2:].to_pylist()
 
 
 def test_a_wide_decimal_fails_only_queries_that_use_it(odps: Connection, new_name: NewName) -> None:

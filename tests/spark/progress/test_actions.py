@@ -199,6 +199,7 @@ def test_a_failed_job_ends_its_run_as_failed(
     assert end.rows == ROWS * 3 // 4
 
 
+@pytest.mark.storage_api("its requests")
 @pytest.mark.nightly
 def test_retries_and_resumes_are_reported(
     spark: SparkSession, slow: Connection, numbers: str, listener: Listener

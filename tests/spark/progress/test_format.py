@@ -70,6 +70,7 @@ def test_two_tables_of_one_action_are_two_runs(
     assert len({end.session_id for end in ends}) == 2
 
 
+@pytest.mark.storage_api("its requests")
 @pytest.mark.nightly
 def test_retries_of_a_loaded_table_are_reported(
     registered: SparkSession, slow: Connection, numbers: str, listener: Listener
@@ -121,6 +122,7 @@ def test_a_write_is_displayed_until_its_commit(
     assert len(listener.trackers) == 1  # no progress is shown for a write without rows
 
 
+@pytest.mark.storage_api("its requests")
 @pytest.mark.nightly
 def test_a_failed_commit_is_reported_as_a_failed_write(
     registered: SparkSession,

@@ -214,6 +214,7 @@ def test_a_dataframe_of_a_scan_reads_the_snapshot_of_the_scan(
     assert plain(to_arrow(scan.to_spark(spark))) == plain(scan.to_arrow())
 
 
+@pytest.mark.storage_api("blobs")
 @pytest.mark.nightly
 @pytest.mark.spark
 def test_a_table_with_blobs_is_split_by_rows_if_they_are_read(

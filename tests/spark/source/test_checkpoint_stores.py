@@ -114,6 +114,7 @@ def test_a_checkpoint_can_be_in_a_store_of_fsspec(
     check_store(memory, odps, table)
 
 
+@pytest.mark.storage_api("its requests")
 @pytest.mark.nightly  # a server for S3; the fsspec store tests the same rules
 @pytest.mark.filterwarnings("ignore::DeprecationWarning:(moto|botocore).*")
 def test_a_checkpoint_can_be_in_a_bucket(s3: Store, odps: Connection, table: Table) -> None:

@@ -132,6 +132,7 @@ def test_each_line_of_the_page_is_true_after_attach(line: Line, place: dict[str,
     check(line, place)
 
 
+@pytest.mark.storage_api("versions")
 @pytest.mark.nightly  # tables in Spark's catalog; other tests cover streams
 def test_a_stream_copies_an_attached_table_to_another(
     place: dict[str, Any], odps: Connection, new_name: Any, tmp_path: Path

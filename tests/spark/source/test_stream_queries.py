@@ -88,6 +88,7 @@ def ids(table: Table) -> list[int]:
     return [found["id"] for found in rows_of(table)]
 
 
+@pytest.mark.storage_api("versions")
 @pytest.mark.nightly
 @pytest.mark.spark
 def test_rows_are_written_once_in_version_order_even_after_a_restart(
@@ -130,6 +131,7 @@ def test_rows_are_written_once_in_version_order_even_after_a_restart(
         assert secret.encode() not in content
 
 
+@pytest.mark.storage_api("versions")
 @pytest.mark.nightly
 @pytest.mark.spark
 def test_rows_of_a_task_that_fails_after_writing_are_not_repeated(
@@ -148,6 +150,7 @@ def test_rows_of_a_task_that_fails_after_writing_are_not_repeated(
     assert ids(sink) == list(range(200))
 
 
+@pytest.mark.storage_api("versions")
 @pytest.mark.nightly
 @pytest.mark.spark
 def test_a_driver_that_dies_after_the_commit_repeats_no_rows(
@@ -171,6 +174,7 @@ def test_a_driver_that_dies_after_the_commit_repeats_no_rows(
     assert ids(sink) == [1, 2, 3]
 
 
+@pytest.mark.storage_api("versions")
 @pytest.mark.nightly
 @pytest.mark.spark
 def test_a_driver_killed_after_an_upsert_repeats_the_batch_without_changing_rows(
