@@ -70,8 +70,9 @@ def _numpy_dtype(kind: pa.DataType) -> np.dtype[Any] | None:
         return np.dtype(f"datetime64[{kind.unit}]")
     is_number = pt.is_integer(kind) or pt.is_float32(kind) or pt.is_float64(kind)
     is_other = pt.is_boolean(kind) or pt.is_date32(kind) or pt.is_duration(kind)
-    is_bytes = pt.is_binary(kind) or pt.is_large_binary(kind)
-    return np.dtype(kind.to_pandas_dtype()) if is_number or is_other or is_bytes else None
+    if pt.is_binary(kind) or pt.is_large_binary(kind):
+        return np.dtype(object)
+    return np.dtype(kind.to_pandas_dtype()) if is_number or is_other else None
 
 
 def _decimal_column(kind: pa.DataType, rows: int | None, options: FrameOptions) -> FrameColumn:

@@ -13,6 +13,7 @@ import odps_nb
 from odps_nb import Connection
 from odps_nb.notebook.display.listing import MAX_ROWS, Listing
 from odps_nb.notebook.gallery.page import OUTPUT_BUDGET
+from odps_nb.terms import format_bytes
 from tests.support.compat.recorder import Recorder
 
 _REQUEST = re.compile("request id [0-9A-F]+")
@@ -135,8 +136,9 @@ def test_reprs_work_after_the_connection_is_closed(odps: Connection, name: str) 
 def test_partitions_and_metadata_are_shown_in_one_short_line(odps: Connection) -> None:
     orders = odps.table("orders")
     assert repr(orders.partitions()[0]) == "PartitionSpec('ds=2024-01-01')"
+    size = format_bytes(orders.info.size or 0)
     assert repr(orders.info).startswith(
-        "TableInfo(local.orders, 22 columns, 2,048,000 rows, 404.4 MB"
+        f"TableInfo(local.orders, 22 columns, 2,048,000 rows, {size}, owner="
     )
     assert len(repr(orders.info)) < 120
 

