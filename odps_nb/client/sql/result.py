@@ -117,8 +117,9 @@ class ResultSession:
                 "result may have more",
                 code="NoPermission",
                 status=403,
-                hint=f"read these rows with result.first({limit}), write the result to a table "
-                "with SQL, or ask the project's owner for permission to download",
+                hint=f"read these rows with result.first({limit}), or of a view with limit={limit}; "
+                "write the result to a table with SQL; or ask the project's owner for permission "
+                "to download",
             )
 
 
