@@ -230,7 +230,7 @@ def _fact_lines(error: OdpsNbError) -> list[str]:
     pairs = ((label, getattr(error, fact, None)) for fact, label in facts)
     lines = [visible(f"{label} {value}") for label, value in pairs if value is not None]
     wait = getattr(error, "retry_after", None)
-    return [*lines, f"retry after {wait:g} s"] if wait else lines
+    return [*lines, f"retry after {wait:g} s"] if isinstance(wait, int | float) and wait else lines
 
 
 def _shorten(value: object) -> str:
