@@ -17,6 +17,7 @@ KINDS: dict[tuple[str, str], str] = {
     ("Avro", "application/octet-stream"): _UNKNOWN,
     ("DDS", "application/octet-stream"): _UNKNOWN,
     ("NumPy", "application/octet-stream"): _UNKNOWN,
+    ("PPM", "application/octet-stream"): _UNKNOWN,  # PFM
     ("Parquet", "application/octet-stream"): _UNKNOWN,
     ("camera RAW", "application/octet-stream"): _UNKNOWN,
     ("pickle", "application/octet-stream"): _UNKNOWN,

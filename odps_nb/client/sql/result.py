@@ -117,7 +117,7 @@ class ResultSession:
                 "result may have more",
                 code="NoPermission",
                 status=403,
-                hint=f"read these rows with result.first({limit}), or of a view with limit={limit}; "
+                hint=f"read these rows with result.first({limit}) (of a view: limit={limit}); "
                 "write the result to a table with SQL; or ask the project's owner for permission "
                 "to download",
             )

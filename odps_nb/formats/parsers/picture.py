@@ -123,9 +123,8 @@ def drawn(image: Image.Image, size: Size) -> tuple[list[str], bytes]:
     check_pixels(*image.size, most=most)
     check_signs(image)
     # not animations: depth maps and previews that phones append to a JPEG, and layers of a PSD
-    still = (*_JPEG, "PSD", "TIFF")
-    has_more = bool(getattr(image, "is_animated", False))
-    animated = has_more and image.format not in still
+    has_more = image.format not in (*_JPEG, "PSD") and getattr(image, "is_animated", False)
+    animated = has_more and image.format != "TIFF"
     if has_more and image.format == "TIFF":
         facts.append("the first of several pictures")
     is_deep = image.mode[0] in "IF"
