@@ -21,7 +21,6 @@ from odps_nb.spark.progress.actions import counter_of
 from odps_nb.spark.progress.counting import Activity
 from odps_nb.spark.tasks.credentials import TaskProfile, profile_of
 from odps_nb.spark.tasks.shipping import map_in_arrow
-from odps_nb.spark.tasks.types import require_sent
 from odps_nb.spark.versions import arrow_schema, struct_of
 from odps_nb.terms import Compression, format_bytes
 
@@ -234,6 +233,8 @@ def _error_column(on_error: str) -> str | None:
 
 
 def _checked_column(schema: StructType, name: str, added: StructType, option: str) -> int:
+    from odps_nb.spark.tasks.types import require_sent  # imports pyspark
+
     names = [field.name.casefold() for field in schema.fields]
     if name.casefold() not in names:
         raise ArgumentError(
