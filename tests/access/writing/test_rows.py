@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import contextlib
 import csv
 import dataclasses
 import datetime
@@ -54,15 +55,10 @@ def content(table: Table) -> list[tuple[Any, ...]]:
     return sorted((row["id"], row["name"], row["at"]) for row in found)
 
 
-def cursor_of_a_database() -> sqlite3.Cursor:
-    database = sqlite3.connect(":memory:")
-    return database.execute("select 1, 'a', null union all select 2, null, null")
-
-
 def rows_of_a_database() -> list[Any]:
-    database = sqlite3.connect(":memory:")
-    database.row_factory = sqlite3.Row
-    return database.execute("select 'a' as name, 1 as ID union all select null, 2").fetchall()
+    with contextlib.closing(sqlite3.connect(":memory:")) as database:
+        database.row_factory = sqlite3.Row
+        return database.execute("select 'a' as name, 1 as ID union all select null, 2").fetchall()
 
 
 TWO = [(1, "a", None), (2, None, None)]
@@ -91,7 +87,6 @@ WAYS = {
     "a generator": lambda: ({"id": 1 + n, "name": "a" if not n else None} for n in range(2)),
     "an iterator": lambda: iter(TWO),
     "zip": lambda: zip([1, 2], ["a", None], [None, None], strict=True),
-    "a cursor": cursor_of_a_database,
     "rows of a database": rows_of_a_database,
     "tables": [
         pd.DataFrame({"id": [1], "name": ["a"]}),
@@ -115,6 +110,15 @@ def test_rows_in_every_form_are_written_in_one_commit(table: Table, way: str) ->
     wanted = [] if way == "structured array" else TWO
     assert content(table) == wanted
     assert receipt.rows == len(wanted)
+
+
+def test_the_rows_of_a_cursor_are_written_in_one_commit(table: Table) -> None:
+    with contextlib.closing(sqlite3.connect(":memory:")) as database:
+        receipt = table.write(
+            database.execute("select 1, 'a', null union all select 2, null, null")
+        )
+    assert content(table) == TWO
+    assert receipt.rows == 2
 
 
 def test_values_in_rows_are_exact(odps: Connection, new_name: NewName) -> None:
