@@ -200,16 +200,17 @@ _MIXED = (
 )
 
 
-def fine_intervals(source: Any) -> dict[str, str]:
-    """Return the columns of a dataset or table whose intervals DuckDB would round, and why.
+def fine_intervals(rows: StoredRows, source: Any) -> dict[str, str]:
+    """Return the columns whose intervals DuckDB would round, and why; ``source``: the opened rows.
 
-    Such columns are read completely; they are rare.
+    Columns of intervals are read completely; they are rare.
     """
     return {
         column.name: _SHORT
-        for column in source.schema
+        for column in rows.schema
         if _any(pt.is_duration, column.type)
-        and not all(map(_fits_micros, _batches(source, column.name)))
+        and column.name not in rows.unread
+        and not all(map(_fits_micros, _batches(source, rows.stored.get(column.name, column.name))))
     }
 
 

@@ -89,7 +89,7 @@ def _query(
 def _register(connection: Any, name: str, rows: StoredRows) -> None:
     """Register a table; queries that use a column in ``unread`` raise an error."""
     source, stored = rows.open(), rows.stored
-    unread = rows.unread | fine_intervals(source)
+    unread = rows.unread | fine_intervals(rows, source)
     if not unread and not stored:
         connection.register(name, source)
         return
