@@ -8,7 +8,7 @@ from odps_nb.convert import blob_content
 from odps_nb.errors import ChecksumError
 from odps_nb.notebook.gallery.chosen import Chosen, GalleryChoice
 from odps_nb.notebook.gallery.tiles import Tiles
-from odps_nb.notebook.preview.peek import glance
+from odps_nb.notebook.preview.peek import recognise_head
 from odps_nb.notebook.preview.tile import UNREAD, tile
 from tests.support.damaged import damaged_heads, escaped
 from tests.support.previews import Column, Value
@@ -20,7 +20,7 @@ CUT_LINE = LINE * (65_400 // len(LINE)) + b"caf\xe9 \x81"
 
 def test_bytes_that_are_invalid_in_a_guessed_encoding_are_replaced():
     for data in (CUT_LINE, CUT_LINE + b"x" * 70_000):
-        made, (format, text) = tile(Value(data)), glance(Value(data))
+        made, (format, text) = tile(Value(data)), recognise_head(Value(data))
         assert made.format == format
         assert text.startswith("Les")
         assert "\ufffd" in text
