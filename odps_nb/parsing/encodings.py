@@ -47,6 +47,8 @@ _HIVE_LINE: Final = 4096
 _NEVER: Final = bytes((0, *range(2, 9), *range(14, 27), *range(28, 32), 127))
 """Bytes of control characters, except those of Hive text and of ISO 2022."""
 _NOT_TEXT: Final = re.compile(b"[%b]" % re.escape(_NEVER))
+_KOREAN: Final = b"\x1b$)C"
+"""The beginning of a text in ISO-2022-KR (RFC 1557), which contains SO and SI."""
 _WIDE: Final = ("utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be")
 _RARE: Final = 200  # minimum bytes of a text per invalid byte,
 _VALID: Final = 4  # or minimum characters outside of ASCII per invalid byte
@@ -261,9 +263,13 @@ def _guessed(data: bytes, *, whole: bool) -> Encoding | None:
     """Guess the encoding from the complete lines of ``data``; the result fits all of ``data``."""
     from charset_normalizer import from_bytes
 
-    if _NOT_TEXT.search(data) and (
-        _is_utf_8_with_controls(data, whole=whole)
-        or not any(_is_text(data, name, whole=False) for name in _WIDE)
+    if (
+        _NOT_TEXT.search(data)
+        and not data.startswith(_KOREAN)
+        and (
+            _is_utf_8_with_controls(data, whole=whole)
+            or not any(_is_text(data, name, whole=False) for name in _WIDE)
+        )
     ):
         return None  # in all other encodings, these bytes are control characters
     # a truncated character would count against the right encoding
