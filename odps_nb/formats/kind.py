@@ -23,6 +23,8 @@ HEAD: Final = 64 * 1024
 MIB: Final = 1024 * 1024
 #: Media type of unknown bytes.
 UNKNOWN: Final = "application/octet-stream"
+#: Reason if drawing requires all bytes of a blob that is larger than its limit.
+TOO_LARGE: Final = "too large to look inside"
 
 # Values of `Kind.precedence`: kinds with lower values are tried first.
 FIRST: Final = 0  #: tried before the text kinds; for formats that may look like text (PDF)

@@ -10,10 +10,11 @@ import re
 from typing import Any, Final
 
 from odps_nb.formats.drawing import Drawing, Excerpt
-from odps_nb.formats.kind import TEXTS, Format, Head, Kind, load_json, text_of
+from odps_nb.formats.kind import TEXTS, TOO_LARGE, Format, Head, Kind, load_json, text_of
 from odps_nb.formats.kinds import text
 from odps_nb.formats.shared import Size
 from odps_nb.html import LINE, MONO, MUTED, SMALL, Html, element, escape, join, scroller
+from odps_nb.parsing.values import UnshowableError
 from odps_nb.terms import count_of, shorten
 
 _JSON = Format(
@@ -64,12 +65,15 @@ def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing
     source = text_of(excerpt, format)
     if format.label == _LINES.label:
         rows = [line for line in source.split("\n") if line.strip()]
-        fact = count_of(len(rows), "line")
+        rows = rows if excerpt.whole else rows[:-1]  # the last line may be incomplete
+        fact = count_of(len(rows), "line") if excerpt.whole else "first lines"
         value: Any = [_load(row) if _parses(row) else row for row in rows[:_NODES]]
         value += rows[_NODES:]  # counted, but not shown
         if conversations := [turns for record in value[: size.rows] if (turns := _turns(record))]:
             body = join(map(_conversation, conversations))
             return Drawing(html=_box(body, size, name), facts=("conversations", fact))
+    elif not excerpt.whole:
+        raise UnshowableError(TOO_LARGE)
     else:
         value = _load(source.removeprefix("\ufeff"))
         fact = _summary(value)
@@ -183,7 +187,6 @@ KIND = Kind(
     draw=_draw,
     fallback=text.draw,
     recognise=_recognise,
-    whole=True,
     precedence=TEXTS + 20,
     limit=256 * 1024,
 )

@@ -25,7 +25,7 @@ from odps_nb.errors import (
     visible,
 )
 from odps_nb.formats.drawing import Drawing, Excerpt, placeholder, reason_to_show, refusal
-from odps_nb.formats.kind import UNKNOWN, Format
+from odps_nb.formats.kind import TOO_LARGE, UNKNOWN, Format
 from odps_nb.formats.kinds import binary
 from odps_nb.formats.registry import differs, kinds
 from odps_nb.formats.shared import GRID, SINGLE, Size
@@ -267,7 +267,7 @@ def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str, render: bo
     draw = (kind.draw_rendered if render else None) or kind.draw
     try:
         if kind.whole and not excerpt.whole:
-            raise UnshowableError("too large to look inside")
+            raise UnshowableError(TOO_LARGE)
         return draw(excerpt, format, size, name=name)
     except ParserStoppedError as error:
         note = f"{error}; use save(path) to save the blob"

@@ -175,3 +175,31 @@ def test_conversations_in_json_lines_are_shown_as_text():
     assert "[tool calls]" in text
     assert "None" not in text
     assert "conversations" not in drawn(b'{"messages": 1}\n{"messages": [2]}\n').text
+
+
+@pytest.mark.parametrize(
+    ("line", "shown", "text"),
+    [
+        (
+            {"messages": [{"role": "user", "content": "tea?"}]},
+            "conversations · first lines",
+            "tea?",
+        ),
+        ({"a": 1}, "JSON lines · first lines", "a: 1"),
+    ],
+    ids=["conversations", "tree"],
+)
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_a_large_file_of_json_lines_is_drawn_from_its_first_lines(line, shown, text, end):
+    made = drawn((json.dumps(line) + end).encode() * 40_000)
+    assert shown in made.text
+    assert "only the first 65.5 kB" in made.html
+    page = Seen(made.html).text
+    assert text in page
+    assert "“{" not in page  # the incomplete last line
+
+
+def test_large_json_is_shown_as_source():
+    large = json.dumps(["tea"] * 100_000)
+    assert "too large to look inside" in drawn(large.encode()).notes
+    assert "too large to look inside" in drawn(f'{large}\n{{"a": 1}}\n'.encode()).notes
