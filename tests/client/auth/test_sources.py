@@ -175,6 +175,19 @@ def test_an_account_in_the_arguments_replaces_all_of_the_account_of_the_source(h
     assert (moved.endpoint, moved.tunnel_endpoint) == ("http://127.0.0.1:2/api", None)
 
 
+def test_an_access_id_in_the_arguments_selects_the_source_with_its_key(home):
+    home.odps("other", token=True)
+    home.alibaba("me", token=False)
+    found = account_of(Profile.resolve(**PLACE, access_id="me"))
+    assert found == ("me", "key-of-me", "None")
+
+
+def test_no_token_of_a_later_source_is_added_to_the_same_keys(home):
+    home.profile("me", token=False)
+    home.odps("me", token=True)
+    assert account_of(Profile.resolve(**PLACE)) == ("me", "key-of-me", "None")
+
+
 def test_a_token_without_id_and_key_in_the_arguments_is_refused(home):
     home.odps("me", token=False)
     with pytest.raises(ConfigError, match="sts_token was passed without the access id and key"):
