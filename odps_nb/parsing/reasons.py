@@ -14,6 +14,7 @@ from typing import Final, Literal
 #: Prefix of the reason if the data is certainly truncated or damaged.
 DAMAGED: Final = "truncated or damaged"
 ENDS_EARLY: Final = f"{DAMAGED}: its data ends early"
+NOT_UTF8: Final = "it contains text that is not valid UTF-8"
 
 _LONGEST: Final = 200
 _UNKNOWN: Final = 0x7FFF0000  # sizes from here on are not known
@@ -46,6 +47,7 @@ _SAID: Final = (
         "its data ends early",
     ),
     (re.compile(r"Cannot detect file format"), _FORM),
+    (re.compile(r".*Invalid UTF8 sequence"), NOT_UTF8),  # Arrow
     (re.compile(r"invalid literal for \w+\(\)|could not convert string to"), _NUMERAL),
     (re.compile(r"Image size \(\d+ pixels\) exceeds limit"), "it has too many pixels"),
     # a truncated ZIP or ORC file: the directory at its end is missing

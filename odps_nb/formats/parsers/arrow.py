@@ -16,7 +16,7 @@ from odps_nb.convert.unreadable import check_unions
 from odps_nb.errors import ConversionError
 from odps_nb.formats.parsers.strip import samples
 from odps_nb.formats.shared import Size, answer
-from odps_nb.parsing.reasons import DAMAGED, reason_of
+from odps_nb.parsing.reasons import DAMAGED, NOT_UTF8, reason_of
 from odps_nb.parsing.values import UnshowableError
 from odps_nb.terms import count_of
 
@@ -40,7 +40,9 @@ def first_rows(
     try:
         batch.validate(full=True)
     except pa.ArrowException as error:
-        raise UnshowableError(f"{DAMAGED}: {reason_of(error)}") from None
+        reason = reason_of(error)
+        prefix = "not decoded here" if reason == NOT_UTF8 else DAMAGED
+        raise UnshowableError(f"{prefix}: {reason}") from None
     head = [f"{field.name[:_LONGEST]} · {field.type}" for field in batch.schema][: len(shown)]
     rows = zip(*(map(_value, column) for column in shown), strict=True)
     facts = (f"{count} × {count_of(len(batch.schema), 'column')}",)

@@ -114,6 +114,19 @@ def test_parquet_with_encrypted_columns_is_reported_without_a_crash():
     assert "encrypted" in " ".join(made.notes)
 
 
+@pytest.mark.parametrize("form", ["Arrow", "Parquet"])
+def test_text_that_is_not_utf_8_is_not_called_damage(form):
+    latin = pa.array([b"caf\xe9"]).view(pa.string())
+    out, table = io.BytesIO(), pa.table({"a": latin})
+    if form == "Arrow":
+        with pa.ipc.new_stream(out, table.schema) as writer:
+            writer.write_table(table)
+    else:
+        pyarrow.parquet.write_table(table, out)
+    said = "not decoded here: it contains text that is not valid UTF-8"
+    assert notes(out.getvalue()) == said
+
+
 # -- damaged or unsupported files -----------------------------------------------------------------
 
 
