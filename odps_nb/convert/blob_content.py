@@ -33,7 +33,8 @@ from odps_nb.convert.workbook import WORKBOOKS, sheet_table
 from odps_nb.errors import ConversionError, LimitExceededError, MissingDependencyError
 from odps_nb.parsing.delimited import BLANKS, HIVE
 from odps_nb.parsing.encodings import SAMPLE, decode, decode_detected, detect, detect_after
-from odps_nb.parsing.reasons import DAMAGED, ENDS_EARLY, ends_early, is_failure, refusal_of
+from odps_nb.parsing.lengths import ends_early
+from odps_nb.parsing.reasons import DAMAGED, ENDS_EARLY, is_failure, refusal_of
 from odps_nb.terms import count_of, format_bytes
 from odps_nb.wire.arrow_stream import DEFAULT_MAX_DECOMPRESSED, EndMarkerCheck
 

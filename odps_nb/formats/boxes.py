@@ -1,23 +1,9 @@
-"""Parses the boxes of ISO base media files (MP4, M4A, QuickTime, 3GP), and locates the index."""
+"""Locates the index of an ISO base media file (MP4, M4A, QuickTime, 3GP)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from odps_nb.formats.drawing import Excerpt
-
-
-def boxes(data: bytes) -> Iterator[tuple[bytes, int, int]]:
-    """Yield the name, start and end of each box whose header is in ``data``."""
-    at = 0
-    while at + 16 <= len(data):
-        length, name = int.from_bytes(data[at : at + 4], "big"), data[at + 4 : at + 8]
-        if length == 1:
-            length = int.from_bytes(data[at + 8 : at + 16], "big")
-        if length < 8:
-            return
-        yield name, at, at + length
-        at += length
+from odps_nb.parsing.lengths import boxes
 
 
 def place_of_index(excerpt: Excerpt) -> int | None:

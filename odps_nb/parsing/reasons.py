@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import struct
-from typing import Final, Literal
+from typing import Final
 
 #: Prefix of the reason if the data is certainly truncated or damaged.
 DAMAGED: Final = "truncated or damaged"
@@ -17,7 +17,6 @@ ENDS_EARLY: Final = f"{DAMAGED}: its data ends early"
 NOT_UTF8: Final = "it contains text that is not valid UTF-8"
 
 _LONGEST: Final = 200
-_UNKNOWN: Final = 0x7FFF0000  # sizes from here on are not known
 _FORM: Final = "its format is unknown to the decoder"
 _RANGE: Final = "it contains a number that is out of range"
 _NUMERAL: Final = "it contains a number that cannot be parsed"
@@ -88,21 +87,6 @@ def reason_of(error: BaseException) -> str:
     if not line or _ADDRESS.search(line):
         return "the decoder gave no reason"
     return line[:_LONGEST]
-
-
-def ends_early(data: bytes) -> bool:
-    """Whether a whole RIFF, AIFF or TIFF file is shorter than its header states.
-
-    Programs that write a stream state a size of 0, or of about 2 or 4 GiB.
-    """
-    order: Literal["little", "big"] = "little" if data[:2] in (b"RI", b"II") else "big"
-    size = int.from_bytes(data[4:8], order)
-    if data.startswith((b"RIFF", b"FORM")):  # some programs count the 8 bytes of the header
-        return len(data) < size < _UNKNOWN
-    if data.startswith((b"II*\0", b"MM\0*")):  # the offset of the first directory
-        count = int.from_bytes(data[size : size + 2], order)
-        return size >= 8 and len(data) < size + 2 + 12 * count + 4
-    return False
 
 
 def is_failure(error: BaseException) -> bool:

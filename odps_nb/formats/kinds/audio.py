@@ -9,12 +9,13 @@ import re
 from typing import Final
 
 from odps_nb.errors import MissingDependencyError
-from odps_nb.formats.boxes import boxes, place_of_index
+from odps_nb.formats.boxes import place_of_index
 from odps_nb.formats.drawing import Drawing, Excerpt, card, framed, reason_to_show
 from odps_nb.formats.kind import MIB, Format, Head, Kind
 from odps_nb.formats.parsing import parse
 from odps_nb.formats.shared import ASF, ASF_FILM, OTHER_CODEC, Size
 from odps_nb.html import Html, data_url, element
+from odps_nb.parsing.lengths import boxes
 from odps_nb.parsing.values import UnshowableError
 from odps_nb.terms import format_bytes
 

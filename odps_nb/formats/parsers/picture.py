@@ -21,7 +21,8 @@ from odps_nb.errors import MissingDependencyError
 from odps_nb.formats.parsers.colours import as_srgb
 from odps_nb.formats.parsers.depth import stretched
 from odps_nb.formats.shared import Size, answer
-from odps_nb.parsing.reasons import DAMAGED, ENDS_EARLY, ends_early, refusal_of
+from odps_nb.parsing.lengths import ends_early
+from odps_nb.parsing.reasons import DAMAGED, ENDS_EARLY, refusal_of
 from odps_nb.parsing.values import UnshowableError
 
 #: Maximum pixels of a picture to decode.

@@ -33,7 +33,8 @@ from odps_nb.html import LINE, MUTED, SMALL, Html, bundle, element, join
 from odps_nb.notebook.preview.peek import peek
 from odps_nb.parsing.client import ParserStoppedError
 from odps_nb.parsing.encodings import decode_detected
-from odps_nb.parsing.reasons import ENDS_EARLY, ends_early, refusal_of
+from odps_nb.parsing.lengths import ends_early
+from odps_nb.parsing.reasons import ENDS_EARLY, refusal_of
 from odps_nb.parsing.values import UnshowableError
 from odps_nb.terms import count_of, format_bytes, shorten
 

@@ -23,6 +23,7 @@ from odps_nb.formats.drawing import Excerpt
 from odps_nb.formats.registry import differs, kinds, media_type, sniff
 from odps_nb.formats.shared import GRID
 from odps_nb.notebook.preview.tile import tile
+from odps_nb.parsing.lengths import ends_early
 from odps_nb.parsing.reasons import reason_of, refusal_of
 from odps_nb.parsing.values import UnshowableError
 from tests.support.encrypted import encrypted_parquet
@@ -151,7 +152,9 @@ FILMS = media_files.files()
 WHOLE = {
     **{
         name: FILMS[name]
-        for name in ("song.flac", "song.mp3", "song.aiff", "call.au", "call.wav", "clip.avi")
+        for name in FILMS
+        # these state no size: a truncated file cannot be distinguished from a short one
+        if name not in ("song.aac", "call.amr", "clip.ts", "clip.mpg", "clip.flv")
     },
     "sound.wav": FILES["sound.wav"],
     "photo.dds": FILMS["photo.dds"],
@@ -169,6 +172,32 @@ def test_a_truncated_file_is_called_truncated(name):
     assert "damaged" not in notes(data)
     for cut in (len(data) // 2, len(data) * 9 // 10):
         assert notes(data[:cut]).count("truncated or damaged: its data ends early") == 1
+
+
+def _unknown_segment(data):
+    at = data.index(b"\x18\x53\x80\x67") + 4
+    return data[:at] + b"\1" + 7 * b"\xff" + data[at + 8 :]
+
+
+def _broadcast(data):
+    at = data.index(bytes.fromhex("a1dcab8c47a9cf118ee400c00c205365"))
+    return data[: at + 40] + bytes([255] * 8) + data[at + 48 : at + 88] + b"\1" + data[at + 89 :]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        _unknown_segment(FILMS["clip.webm"]),
+        _unknown_segment(FILMS["clip.mkv"]),
+        _broadcast(FILMS["clip.wmv"]),
+        FILMS["clip.mp4"] + b"\0\1\0\0SEFT" * 3,  # some cameras append data of their own
+        FILMS["clip.mp4"] + b"\0\0\0\0free",  # a box that reaches to the end of the file
+        FILMS["song.ogg"] + FILMS["song.ogg"],  # a chain of streams
+    ],
+    ids=["WebM", "Matroska", "broadcast", "appended data", "open box", "chain"],
+)
+def test_a_file_without_a_stated_size_is_not_called_truncated(data):
+    assert not ends_early(data)
 
 
 @pytest.mark.parametrize("size", [0, 0x7FFFF024, 0xFFFFFFFF])

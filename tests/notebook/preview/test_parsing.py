@@ -512,8 +512,8 @@ def test_the_parser_process_imports_only_parsers():
             "formats.parsers",
             "formats.shared",
         ),
-        *("parsing", "parsing.encodings", "parsing.process", "parsing.reasons"),
-        *("parsing.values", "terms"),
+        *("parsing", "parsing.encodings", "parsing.lengths", "parsing.process"),
+        *("parsing.reasons", "parsing.values", "terms"),
     ]
 
 
