@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import time
+from dataclasses import replace
 from urllib.parse import quote
 
 import pytest
@@ -40,6 +41,18 @@ def secret_of(access_id: str) -> str | None:
     return SECRET if access_id == ACCESS_ID else None
 
 
+def signed(vector: Vector) -> dict[str, str]:
+    return sign(
+        vector.method,
+        vector.url,
+        vector.sent,
+        endpoint=vector.endpoint,
+        credentials=vector.credentials,
+        now=NOW,
+        version=vector.version,
+    )
+
+
 def signed_headers(vector: Vector) -> dict[str, str]:
     return vector.sent | vector.added
 
@@ -67,23 +80,9 @@ def test_there_are_eighteen_signing_vectors() -> None:
 
 
 @pytest.mark.parametrize("vector", VECTORS, ids=lambda v: v.number)
-def test_the_canonical_string_equals_that_of_the_vector(vector: Vector) -> None:
-    headers = vector.sent | {"Date": DATE}
-    assert canonical_string(vector.method, vector.url, headers, vector.endpoint) == vector.canonical
-
-
-@pytest.mark.parametrize("vector", VECTORS, ids=lambda v: v.number)
 def test_signing_adds_exactly_the_headers_of_the_vector(vector: Vector) -> None:
-    added = sign(
-        vector.method,
-        vector.url,
-        vector.sent,
-        endpoint=vector.endpoint,
-        credentials=vector.credentials,
-        now=NOW,
-        version=vector.version,
-    )
-    assert added == vector.added
+    assert signed(vector) == vector.added
+    assert signed(replace(vector, method=vector.method.lower())) == vector.added
 
 
 @pytest.mark.parametrize("vector", SIGNED, ids=lambda v: v.number)
@@ -122,13 +121,6 @@ def test_a_changed_parameter_is_refused(vector: Vector) -> None:
             keys=secret_of,
             now=NOW,
         )
-
-
-@pytest.mark.parametrize("vector", SIGNED, ids=lambda v: v.number)
-def test_a_method_in_lower_case_has_the_same_signature(vector: Vector) -> None:
-    headers = vector.sent | {"date": DATE}
-    lower = canonical_string(vector.method.lower(), vector.url, headers, vector.endpoint)
-    assert lower == vector.canonical
 
 
 # -- signed and unsigned parts ----------------------------------------------------------------
@@ -246,9 +238,7 @@ def test_two_regions_on_the_same_day_have_different_keys() -> None:
     """The stock client caches its key only by date, and signs with the first region's key."""
     first, second = (v for v in VECTORS if v.number.startswith("12-"))
     for vector in (first, second, first):
-        assert authorization(
-            vector.canonical, credentials=vector.credentials, now=NOW, version=4
-        ) == (vector.authorization)
+        assert signed(vector) == vector.added
     keys = {
         derive_key(SECRET, day, region)
         for day in ("20251120", "20251121")
@@ -281,9 +271,9 @@ def test_version_4_without_region_raises_a_config_error() -> None:
 def test_a_distant_day_of_version_4_is_reported_as_a_skewed_clock() -> None:
     vector = next(v for v in VECTORS if v.number == "10")
     stale = DATE.replace("20 Nov", "22 Nov").replace("Thu", "Sat")
-    canonical = vector.canonical.replace(DATE, stale)
-    value = authorization(canonical, credentials=HANGZHOU, now=NOW, version=4)
-    headers = vector.sent | {"Date": stale, "Authorization": value}
+    headers = vector.sent | {"Date": stale}
+    canonical = canonical_string(vector.method, vector.url, headers, vector.endpoint)
+    headers["Authorization"] = authorization(canonical, credentials=HANGZHOU, now=NOW, version=4)
     with pytest.raises(AccessDeniedError) as caught:
         check(headers, path=vector.path_and_query, now=NOW + 2 * 86400)
     assert caught.value.code == "RequestTimeTooSkewed"
