@@ -18,9 +18,8 @@ from odps_nb.wire.control import (
     TaskResult,
     TaskState,
 )
-from tests.support.sockets.control_peer import ControlService
 from tests.support.sockets.peers import Peer
-from tests.support.sockets.scripted import fail, give, raw
+from tests.support.sockets.scripted import ControlService, fail, give, raw
 
 LONG = 90  # long enough for a busy machine
 SHORT, MEDIUM = 1.2, 3.0

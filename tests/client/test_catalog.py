@@ -26,8 +26,7 @@ from odps_nb.schema import Column, PrimitiveType, TableSchema, TypeCode
 from odps_nb.terms import PartitionSpec, TableName
 from odps_nb.wire.control import PartitionInfo, PartitionPage, TableInfo, TablePage
 from odps_nb.wire.type_text import parse_columns
-from tests.support.sockets.control_peer import ControlService
-from tests.support.sockets.scripted import fail, give
+from tests.support.sockets.scripted import ControlService, fail, give
 
 TABLE = TableName(project="p", table="t")
 STRING = PrimitiveType(TypeCode.STRING)

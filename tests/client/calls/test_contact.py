@@ -45,10 +45,9 @@ from odps_nb.wire.calls import (
 )
 from odps_nb.wire.control import InstanceResult, ListTables, SubmittedInstance, TaskResult
 from tests.support.sockets.blob_answers import reference
-from tests.support.sockets.control_peer import ControlService
 from tests.support.sockets.peers import Line, Peer, dropping, refused, silent
 from tests.support.sockets.relays import Proxy
-from tests.support.sockets.scripted import TABLE
+from tests.support.sockets.scripted import TABLE, ControlService
 
 TABLES = WireRequest(method="GET", path="/projects/p/tables")
 SESSION = GetReadSession(table=TABLE, session_id="s")

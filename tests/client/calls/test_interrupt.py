@@ -22,9 +22,17 @@ from odps_nb.terms import BlobReference, PartitionSpec
 from odps_nb.wire.calls import GetReadSession
 from odps_nb.wire.control import SQL_TASK, InstanceStatus, SubmittedInstance
 from tests.support.interrupting import interrupt
-from tests.support.sockets.control_peer import ControlService
 from tests.support.sockets.ledger import Ledger
-from tests.support.sockets.scripted import SCHEMA, TABLE, Service, give, ipc, numbers, raw
+from tests.support.sockets.scripted import (
+    SCHEMA,
+    TABLE,
+    ControlService,
+    Service,
+    give,
+    ipc,
+    numbers,
+    raw,
+)
 from tests.support.threads import open_sockets, running
 
 pytestmark = pytest.mark.usefixtures("repeated_interrupts")

@@ -30,9 +30,8 @@ from odps_nb.wire.arrow_stream import END_MARKER
 from odps_nb.wire.calls import Preview
 from odps_nb.wire.control import SQL_TASK
 from odps_nb.wire.type_text import parse_columns
-from tests.support.sockets.control_peer import ControlService
 from tests.support.sockets.peers import Peer, answers
-from tests.support.sockets.scripted import SCHEMA, TABLE, Service, ipc, numbers, raw
+from tests.support.sockets.scripted import SCHEMA, TABLE, ControlService, Service, ipc, numbers, raw
 
 ROOT = Path(__file__).parents[3]
 ONCE = RetryPolicy(max_attempts=1)

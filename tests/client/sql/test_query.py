@@ -35,9 +35,9 @@ from odps_nb.wire.control import (
     TaskResult,
     TaskState,
 )
-from tests.support.sockets.control_peer import ControlService
 from tests.support.sockets.scripted import (
     SCHEMA,
+    ControlService,
     cut,
     fail,
     give,

@@ -6,6 +6,7 @@ import io
 from collections import defaultdict, deque
 from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import cached_property
 from urllib.parse import parse_qsl, urlsplit
 
@@ -18,6 +19,7 @@ from odps_nb.http.retry import RetryPolicy
 from odps_nb.schema import Column, PrimitiveType, TableSchema, TypeCode
 from odps_nb.terms import Split, TableName, Transfer
 from odps_nb.wire.calls import ReadRows, WireRequest, decode_request, encode_error_json
+from odps_nb.wire.control import decode_control
 from tests.support.sockets.peers import Line, Peer, Seen
 
 TABLE = TableName(project="p", table="t")
@@ -46,6 +48,8 @@ def asked_split(seen: Seen) -> Split:
 class Service(Peer):
     """Responds to each action with the next step of its script; the last step is repeated."""
 
+    has_control = False
+
     def __init__(self, **steps: list[Step]) -> None:
         self._steps = {action: deque(some) for action, some in steps.items()}
         self.calls: dict[str, list] = defaultdict(list)
@@ -65,12 +69,16 @@ class Service(Peer):
         while (seen := line.head()) is not None:
             line.drain(seen)
             wire = wire_of(seen)
-            if not wire.path.startswith("/api/storage/"):  # this peer has no control plane
+            if wire.path.startswith("/api/storage/"):
+                request = decode_request(wire)
+            elif self.has_control:
+                request = decode_control(replace(wire, path=wire.path.removeprefix("/api")))
+            else:
                 line.answer(b"", 404)
                 continue
-            request = decode_request(wire)
-            self.calls[type(request).__name__].append(request)
-            steps = self._steps[type(request).__name__]
+            name = type(request).__name__
+            self.calls[name].append(request)
+            steps = self._steps[name]
             step = steps.popleft() if len(steps) > 1 else steps[0]
             step(line, seen)
 
@@ -89,6 +97,12 @@ class Service(Peer):
         storage = StorageClient(profile, retry=facts.pop("retry", RetryPolicy(spread=0.0)), **facts)
         storage.transfer.accept(Transfer.STORAGE)  # otherwise, the client checks some refusals
         return storage
+
+
+class ControlService(Service):
+    """Also responds to REST requests."""
+
+    has_control = True
 
 
 def give(answer) -> Step:
