@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-import io
-import itertools
 import json
-import re
-import time
-from collections.abc import Mapping
 from typing import Any
 
 import pyarrow as pa
 import requests
 
 from odps_nb.local.server.launch import LocalService
-from odps_nb.terms import PartitionSpec, TableName
-from odps_nb.wire import calls, control
-from odps_nb.wire.signing import Credentials, sign
-
-_numbers = itertools.count()
+from odps_nb.wire import calls
+from tests.support.service.peer import Peer, make_table
 
 
 class Raw:
@@ -26,28 +18,21 @@ class Raw:
 
     def __init__(self, service: LocalService) -> None:
         self.service = service
-        self._http = requests.Session()
+        self._peer = Peer(service)
 
     def __enter__(self) -> Raw:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._http.close()
+        self._peer.session.close()
 
     # -- requests -----------------------------------------------------------------------------
 
     def send(self, wire: calls.WireRequest, data: bytes | None = None) -> requests.Response:
         """Sign and send a request; read the whole response without decoding it."""
-        rest = not wire.path.startswith("/api/")
-        endpoint = self.service.endpoint if rest else self.service.tunnel_endpoint
-        url, headers = wire.url(endpoint), dict(wire.headers)
-        own = Credentials(access_id=self.service.access_id, access_key=self.service.access_key)
-        headers |= sign(
-            wire.method, url, headers, endpoint=endpoint, credentials=own, now=time.time()
-        )
-        headers.setdefault("Accept-Encoding", "identity")
-        body = wire.body if data is None else data
-        return self._http.request(wire.method, url, headers=headers, data=body, timeout=60)
+        answer = self._peer.send(wire, data)
+        answer.content  # noqa: B018  reads it
+        return answer
 
     def ask(
         self,
@@ -114,46 +99,18 @@ class Raw:
 
     # -- creating -------------------------------------------------------------------------------
 
-    def sql(self, text: str, settings: Mapping[str, str] | None = None) -> str:
+    def sql(self, text: str) -> str:
         """Run a statement to its end; return the id of the instance."""
-        submit = control.SubmitSql(project=self.service.project, sql=text, settings=settings or {})
-        made = good(self.send(submit.encode()))
-        instance_id = submit.decode_answer(made.content, dict(made.headers)).instance_id
-        status = control.GetTaskStatus(project=self.service.project, instance_id=instance_id)
-        while True:
-            answer = good(self.send(status.encode()))
-            found = status.decode_answer(answer.content, dict(answer.headers))
-            if found.is_over:
-                break
-            time.sleep(0.02)  # the protocol offers only polling
-        assert [task.status for task in found.tasks] == ["Success"], text[:200]
-        return instance_id
+        self._peer.sql(text)
+        return self._peer.last_instance
 
     def make(self, definition: str) -> str:
         """Create a table with a new name and the settings for a BLOB column; return the name."""
-        name, settings = f"e{int(time.time() * 1e6)}_{next(_numbers)}", None
-        if re.search(r"\bblob\b", definition):
-            listed = ", ".join(f"'{k}'='{v}'" for k, v in control.BLOB_TABLE_PROPERTIES.items())
-            definition = f"{definition} TBLPROPERTIES ({listed})"
-            settings = control.BLOB_TABLE_SETTINGS
-        self.sql(f"CREATE TABLE {name} {definition};", settings)
-        return name
+        return make_table(self._peer, definition)
 
     def write(self, name: str, rows: pa.Table, partition: str = "") -> None:
         """Write rows as one stream, which becomes one file, and commit it."""
-        table = TableName.parse(name, project=self.service.project)
-        spec = PartitionSpec.of(partition)
-        made = self._call(calls.CreateWriteSession(table=table, partition=spec))
-        named = {"table": table, "session_id": made.session_id}
-        stream = named | {"stream_id": "0", "stream_version": 1}
-        self._call(calls.CreateWriteStream(**stream))
-        self._call(calls.WriteRows(**stream, count=rows.num_rows), ipc_bytes(rows))
-        self._call(calls.CloseWriteStream(**stream))
-        self._call(calls.CommitWriteSession(**named, streams=(("0", 1),)))
-
-    def _call(self, call: Any, data: bytes | None = None) -> Any:
-        answer = good(self.send(call.encode(), data))
-        return call.decode_answer(answer.content, dict(answer.headers))
+        self._peer.write(name, rows, partition=partition)
 
 
 def good(answer: requests.Response) -> requests.Response:
@@ -181,11 +138,3 @@ def rows_of(answer: requests.Response) -> pa.Table:
     return pa.Table.from_batches(
         batches_of(answer), schema=pa.ipc.open_stream(answer.content).schema
     )
-
-
-def ipc_bytes(table: pa.Table) -> bytes:
-    """Encode rows as an Arrow stream."""
-    sink = io.BytesIO()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write(table)
-    return sink.getvalue()
