@@ -39,20 +39,14 @@ Outcome = Blobs | type[BaseException]
 
 @dataclass(frozen=True)
 class Case:
-    """One body. An outcome is the returned data, or the class of the error."""
+    """One body. Our outcome is the returned data, or the class of the error."""
 
     title: str
     body: bytes
     count: int
     ours: Outcome
-    theirs: Outcome
     encoding: str | None = None
-    streamed: Outcome | None = None  # outcome of pyodps' BlobStreamReader, if different
     skip: bool = False  # stream without reading the data
-
-    @property
-    def theirs_streamed(self) -> Outcome:
-        return self.theirs if self.streamed is None else self.streamed
 
 
 # -- bodies ------------------------------------------------------------------------------------
@@ -86,50 +80,34 @@ def flipped(body: bytes, at: int) -> bytes:
 TWO = framed(b"one", b"two")
 LONG = bytes(range(256)) * 400
 GOOD: Blobs = [(b"one", "a/b"), (b"two", "a/b")]
-X: Blobs = [(b"x", None), (b"x", None)]
 FOOTER = len(framed(b"")) - 8 - len(FrameHeader(content_type="a/b").encode()) - 8
-
-
-def pyodps_error() -> type[BaseException]:
-    """Return the error that pyodps raises if it detects the fault."""
-    from odps.maxstorage.errors import MaxStorageError
-
-    return MaxStorageError
 
 
 def cases() -> Iterator[Case]:
     """Return all cases: valid bodies, then bodies with faults, then compressed bodies."""
-    noticed = pyodps_error()
     blocks = encode_blocks
-    yield Case("two blobs", blocks(TWO), 2, GOOD, GOOD)
-    yield Case("one raw blob", blocks(b"hello"), 1, [(b"hello", None)], [(b"hello", None)])
-    yield Case("one raw blob that looks like frames", blocks(TWO), 1, [(TWO, None)], [(TWO, None)])
-    yield Case(
-        "empty blobs in frames",
-        blocks(framed(b"", b"")),
-        2,
-        [(b"", "a/b")] * 2,
-        [(b"", "a/b")] * 2,
-    )
-    yield Case("an empty raw blob", b"", 1, [(b"", None)], [], streamed=[(b"", None)])
-    yield Case("no references, an empty body", b"", 0, [], noticed, streamed=[(b"", None)])
-    yield from faults(noticed)
+    yield Case("two blobs", blocks(TWO), 2, GOOD)
+    yield Case("one raw blob", blocks(b"hello"), 1, [(b"hello", None)])
+    yield Case("one raw blob that looks like frames", blocks(TWO), 1, [(TWO, None)])
+    yield Case("empty blobs in frames", blocks(framed(b"", b"")), 2, [(b"", "a/b")] * 2)
+    yield Case("an empty raw blob", b"", 1, [(b"", None)])
+    yield Case("no references, an empty body", b"", 0, [])
+    yield from faults()
     for name, http_name in (("zstd", "zstd"), ("lz4", "x-lz4-frame")):
-        yield from codings(name, http_name, noticed)
+        yield from codings(name, http_name)
 
 
-def faults(noticed: type[BaseException]) -> Iterator[Case]:
+def faults() -> Iterator[Case]:
     """Uncompressed bodies with a fault."""
     blocks = encode_blocks
     body = blocks(framed(bytes(9000), b"two"))
-    yield Case("a flipped bit in a block", flipped(body, 5000), 2, ChecksumError, noticed)
-    yield Case("one to four bytes after the last block", body[:8203], 2, TruncatedError, noticed)
+    yield Case("a flipped bit in a block", flipped(body, 5000), 2, ChecksumError)
+    yield Case("one to four bytes after the last block", body[:8203], 2, TruncatedError)
     yield Case(
         "data that does not match its CRC-32 footer",
         blocks(TWO.replace(b"one", b"One")),
         2,
         ChecksumError,
-        [(b"One", "a/b"), (b"two", "a/b")],
     )
     md5 = framed(b"one", b"two", checksum=ChecksumKind.MD5)
     yield Case(
@@ -137,73 +115,50 @@ def faults(noticed: type[BaseException]) -> Iterator[Case]:
         blocks(md5.replace(b"one", b"One")),
         2,
         ChecksumError,
-        [(b"One", "a/b"), (b"two", "a/b")],
     )
-    yield Case("fewer frames than references", blocks(TWO), 3, TruncatedError, noticed)
-    yield Case("more frames than references", blocks(TWO + framed(b"three")), 2, FramingError, GOOD)
-    yield Case("other bytes after the last frame", blocks(TWO + b"junk"), 2, FramingError, GOOD)
-    yield Case(
-        "frames although no blob was requested",
-        blocks(TWO),
-        0,
-        FramingError,
-        [],
-        streamed=[(TWO, None)],
-    )
-    yield Case(
-        "a body without the last footer",
-        blocks(TWO[: -FOOTER - 8]),
-        2,
-        TruncatedError,
-        noticed,
-        streamed=GOOD,
-    )
-    yield Case("a body cut inside the last footer", blocks(TWO[:-5]), 2, TruncatedError, noticed)
+    yield Case("fewer frames than references", blocks(TWO), 3, TruncatedError)
+    yield Case("more frames than references", blocks(TWO + framed(b"three")), 2, FramingError)
+    yield Case("other bytes after the last frame", blocks(TWO + b"junk"), 2, FramingError)
+    yield Case("frames although no blob was requested", blocks(TWO), 0, FramingError)
+    yield Case("a body without the last footer", blocks(TWO[: -FOOTER - 8]), 2, TruncatedError)
+    yield Case("a body cut inside the last footer", blocks(TWO[:-5]), 2, TruncatedError)
     cut = framed(b"one", bytes(9000))[:5000]
-    yield Case("a body cut inside the last blob's data", blocks(cut), 2, TruncatedError, noticed)
+    yield Case("a body cut inside the last blob's data", blocks(cut), 2, TruncatedError)
     yield Case(
         "a body cut inside the last blob's data, which is skipped",
         blocks(cut),
         2,
         TruncatedError,
-        noticed,
-        streamed=[(b"", "a/b")] * 2,
         skip=True,
     )
-    yield Case("a header that is not JSON", blocks(frame(b"(", b"x", b"") * 2), 2, FramingError, X)
+    yield Case("a header that is not JSON", blocks(frame(b"(", b"x", b"") * 2), 2, FramingError)
     yield Case(
-        "a header that is a JSON list",
-        blocks(frame(b"[1]", b"x", b"") * 2),
-        2,
-        FramingError,
-        AttributeError,
+        "a header that is a JSON list", blocks(frame(b"[1]", b"x", b"") * 2), 2, FramingError
     )
     number = frame(b'{"ContentType": 5}', b"x", b"") * 2
-    typed: Any = [(b"x", 5), (b"x", 5)]
-    yield Case("a content type that is a number", blocks(number), 2, FramingError, typed)
-    yield Case("a footer that is not JSON", blocks(frame(b"", b"x", b"(") * 2), 2, FramingError, X)
+    yield Case("a content type that is a number", blocks(number), 2, FramingError)
+    yield Case("a footer that is not JSON", blocks(frame(b"", b"x", b"(") * 2), 2, FramingError)
     unknown = frame(b"", b"x", b'{"Checksum": {"Type": 9}}') * 2
-    yield Case("a footer with an unknown checksum type", blocks(unknown), 2, FramingError, X)
+    yield Case("a footer with an unknown checksum type", blocks(unknown), 2, FramingError)
     for place in range(3):
         parts = bytes(8 * place) + pack("<q", -1) + bytes(50)
         what = ("header", "data", "footer")[place]
-        yield Case(f"a negative {what} length", blocks(parts), 2, FramingError, noticed)
+        yield Case(f"a negative {what} length", blocks(parts), 2, FramingError)
     absurd = pack("<q", 1 << 40) + bytes(100)
-    yield Case("a header length of one terabyte", blocks(absurd), 2, OversizeError, noticed)
+    yield Case("a header length of one terabyte", blocks(absurd), 2, OversizeError)
 
 
-def codings(name: str, encoding: str, noticed: type[BaseException]) -> Iterator[Case]:
+def codings(name: str, encoding: str) -> Iterator[Case]:
     """Compressed bodies."""
     blocks = encode_blocks
     whole = coded(name, LONG)
-    yield Case(f"{name}, CRC outermost", blocks(coded(name, TWO)), 2, GOOD, GOOD, encoding)
-    yield Case(f"{name}, CRC innermost", coded(name, blocks(TWO)), 2, GOOD, noticed, encoding)
+    yield Case(f"{name}, CRC outermost", blocks(coded(name, TWO)), 2, GOOD, encoding)
+    yield Case(f"{name}, CRC innermost", coded(name, blocks(TWO)), 2, GOOD, encoding)
     yield Case(
         f"{name}, two compressed frames in a row",
         blocks(coded(name, b"first ", b"second")),
         1,
         [(b"first second", None)],
-        [(b"first ", None)],
         encoding,
     )
     yield Case(
@@ -211,21 +166,11 @@ def codings(name: str, encoding: str, noticed: type[BaseException]) -> Iterator[
         blocks(whole[:200]),
         1,
         TruncatedError,
-        [],
         encoding,
-        streamed=[(b"", None)],
     )
     plain = blocks(b"plain text")
-    foreign: type[BaseException] = RuntimeError
-    if name == "zstd":
-        from zstandard import ZstdError as foreign
     yield Case(
-        f"{name} in the header, an uncompressed body",
-        plain,
-        1,
-        [(b"plain text", None)],
-        foreign,
-        encoding,
+        f"{name} in the header, an uncompressed body", plain, 1, [(b"plain text", None)], encoding
     )
 
 
@@ -312,8 +257,7 @@ def shown(blobs: Blobs) -> str:
 
 def row(case: Case) -> str:
     """Return the table row of a case."""
-    theirs = words(case, case.theirs)
-    streamed = words(case, case.theirs_streamed)
+    theirs, streamed = (words(case, read_theirs(case, stream=stream)) for stream in (False, True))
     both = theirs if theirs == streamed else f"{theirs}; streamed: {streamed}"
     return f"| {case.title} | {both} | {words(case, case.ours)} |"
 
