@@ -45,14 +45,13 @@ def selected(peer: Peer, name: str) -> list[tuple[int, str | None]]:
     return [(row["key"], row["value"]) for row in found.to_pylist()]
 
 
-@pytest.mark.nightly
 def test_a_stream_may_contain_upserts_and_deletes(peer: Peer, name: str) -> None:
     """evidence 110: 85 upserts, 68 deletes, the last row of a key wins (Python live tests)."""
     peer.write(name, rows([1, 2, 3, 1], ["a", "b", "c", "a2"], [UPSERT] * 4))
     assert selected(peer, name) == [(1, "a2"), (2, "b"), (3, "c")]
     peer.write(name, rows([1, 2, 2, 4], [None, None, "b2", "d"], [DELETE, DELETE, UPSERT, UPSERT]))
     assert selected(peer, name) == [(2, "b2"), (3, "c"), (4, "d")]
-    peer.write(name, rows([3, 3], ["c2", None], [UPSERT, DELETE]))
+    peer.write(name, rows([3, 3, 9], ["c2", None, None], [UPSERT, DELETE, DELETE]))
     assert selected(peer, name) == [(2, "b2"), (4, "d")]
 
 

@@ -49,13 +49,6 @@ def added_rows(service: Service, after: int, upto: int, mode: str = "version") -
     return values
 
 
-def test_the_first_version_is_excluded_and_the_last_is_included(service: Service) -> None:
-    for value in range(4):
-        write(service, value)
-    assert added_rows(service, 1, 3) == [1, 2]
-    assert added_rows(service, 3, 3) == []
-
-
 def test_an_overwrite_is_refused_or_skipped(service: Service) -> None:
     write(service, 1)
     write(service, 2, overwrite=True)

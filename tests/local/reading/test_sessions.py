@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pyarrow as pa
 import pytest
 import requests
 
-from odps_nb.errors import InvalidRequestError, NotFoundError, SessionExpiredError
+from odps_nb.errors import InvalidRequestError, SessionExpiredError
 from odps_nb.local.server.launch import LocalService
 from odps_nb.terms import (
     Compression,
     IndexSplit,
-    PartitionSpec,
     RowRangeSplit,
     SplitMode,
 )
@@ -86,20 +83,10 @@ def test_an_index_out_of_range_is_refused(peer: Peer, plain: str) -> None:
         peer.split(plain, session.session_id, IndexSplit(session.splits_count))
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"max_batch_rows": 1_000_000}, "MaxBatchRows is 1000000; the maximum is"),
-        ({"max_batch_raw_size": 1}, "MaxBatchRawSize is 1; it must be 0, or"),
-        ({"split": RowRangeSplit(0, 1)}, "row ranges of a session with a filter"),
-    ],
-)
-def test_an_invalid_request_for_rows_is_refused(
-    peer: Peer, plain: str, options: dict[str, Any], message: str
-) -> None:
+def test_a_row_range_of_a_session_by_size_with_a_filter_is_refused(peer: Peer, plain: str) -> None:
     session = peer.open_read(plain, filter_predicate="id > 0").session_id
-    with pytest.raises(InvalidRequestError, match=message):
-        peer.split(plain, session, **{"split": IndexSplit(0), **options})
+    with pytest.raises(InvalidRequestError, match="row ranges of a session with a filter"):
+        peer.split(plain, session, RowRangeSplit(0, 1))
 
 
 def test_a_split_may_be_restricted_to_one_partition(peer: Peer, days: str) -> None:
@@ -146,14 +133,6 @@ def test_columns_are_returned_in_the_requested_order(peer: Peer, days: str) -> N
 def test_a_partition_column_may_be_compared_with_a_number(peer: Peer, days: str, key: str) -> None:
     read = peer.read(days, split_mode=SplitMode.SIZE, filter_predicate=f"{key} and id >= 0")
     assert set(read.column("h").to_pylist()) == {2}
-
-
-def test_a_partial_partition_spec_selects_all_matching_partitions(peer: Peer, days: str) -> None:
-    spec = PartitionSpec.of("ds=a")
-    assert set(peer.read(days, partitions=(spec,)).column("ds").to_pylist()) == {"a"}
-    with pytest.raises(NotFoundError) as caught:
-        peer.open_read(days, partitions=(PartitionSpec.of("ds=zzz"),))
-    assert caught.value.code == "NoSuchPartition"
 
 
 def test_the_error_names_an_unknown_column(peer: Peer, plain: str) -> None:
@@ -217,16 +196,6 @@ def test_a_read_session_is_a_snapshot_of_the_table(peer: Peer, changing: str) ->
     assert peer.read(changing).num_rows == 5
     peer.sql(f"DROP TABLE {changing};")
     assert peer.split(changing, session.session_id, RowRangeSplit(0, 10_000)).equals(ROWS)
-
-
-def test_a_session_looked_up_by_its_id_equals_the_created_session(peer: Peer, plain: str) -> None:
-    made = peer.open_read(plain, split_number=10 * 2**20)
-    again = peer.call(calls.GetReadSession(table=peer.table(plain), session_id=made.session_id))
-    assert again == made
-    request = calls.GetReadSession(
-        table=peer.table(plain), session_id=made.session_id, refresh=True
-    )
-    assert peer.call(request).expires_at >= made.expires_at
 
 
 def test_an_unknown_session_is_refused(peer: Peer, plain: str, days: str) -> None:

@@ -45,21 +45,6 @@ def stored_rows(peer: Peer, name: str) -> dict[int, str | None]:
     return dict(zip(values["id"], values["v"], strict=True))
 
 
-def test_the_last_row_of_a_key_wins_within_and_across_commits(peer: Peer, name: str) -> None:
-    peer.write(name, rows((1, "a", UPSERT), (2, "b", None), (1, "a2", UPSERT)))
-    assert stored_rows(peer, name) == {1: "a2", 2: "b"}
-    peer.write(name, rows((2, "b2", UPSERT), (3, "c", UPSERT)))
-    assert stored_rows(peer, name) == {1: "a2", 2: "b2", 3: "c"}
-
-
-def test_a_deleted_key_is_absent_until_inserted_again(peer: Peer, name: str) -> None:
-    peer.write(name, rows((1, "a", UPSERT), (2, "b", UPSERT)))
-    peer.write(name, rows((1, None, DELETE), (9, None, DELETE)))
-    assert stored_rows(peer, name) == {2: "b"}
-    peer.write(name, rows((1, None, DELETE), (1, "again", UPSERT)))
-    assert stored_rows(peer, name) == {1: "again", 2: "b"}
-
-
 def test_rows_without_an_operation_are_upserts(peer: Peer, name: str) -> None:
     peer.write(name, pa.table({"id": [1, 1], "v": ["a", "b"]}))
     assert stored_rows(peer, name) == {1: "b"}

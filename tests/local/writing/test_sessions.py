@@ -42,17 +42,6 @@ def days(new_table: NewTable) -> str:
     return new_table("(id bigint) PARTITIONED BY (ds string)")
 
 
-def test_rows_are_visible_only_after_the_commit(peer: Peer, name: str) -> None:
-    session = peer.open_write(name)
-    peer.open_stream(name, session, "0")
-    peer.put(name, session, "0", ids(1))
-    peer.put(name, session, "0", ids(2))
-    peer.close_stream(name, session, "0")
-    assert stored_values(peer, name) == []
-    peer.commit(name, session)
-    assert stored_values(peer, name) == [1, 2]
-
-
 def test_committing_twice_adds_the_rows_once(peer: Peer, name: str) -> None:
     session = peer.open_write(name)
     peer.open_stream(name, session, "0")
