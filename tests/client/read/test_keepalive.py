@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import threading
 import time
+from contextlib import contextmanager
 
 import pytest
 
@@ -59,6 +60,16 @@ def serve(line, seen) -> None:
     line.answer(ipc(numbers(split.offset, split.offset + split.count), rows=5))
 
 
+@contextmanager
+def refreshing(refreshes, **facts):
+    """A service that responds to requests for the session with these steps, and its client."""
+    with (
+        Service(ReadRows=[serve], GetReadSession=refreshes) as service,
+        service.client(**{"clock": Clock(NOW), **facts}) as storage,
+    ):
+        yield service, storage
+
+
 def serve_half(line, seen) -> None:
     split = asked_split(seen)
     body = ipc(numbers(split.offset, split.offset + split.count), rows=5)
@@ -74,10 +85,7 @@ def test_a_read_does_not_refresh_a_session_with_enough_time_left():
 
 def test_concurrent_splits_share_one_refresh():
     """Evidence 175: a long read keeps its session alive (TorchEasyRec refreshes every 600 s)."""
-    with (
-        Service(ReadRows=[serve], GetReadSession=[refreshed(24 * HOUR)]) as service,
-        service.client(clock=Clock(NOW)) as storage,
-    ):
+    with refreshing([refreshed(24 * HOUR)]) as (service, storage):
         got = ids(iter_batches(storage, session_until(30.0, splits=20), workers=4))
     assert got == list(range(ROWS))
     assert [call.refresh for call in service.calls["GetReadSession"]] == [True]
@@ -95,10 +103,7 @@ def test_a_slow_consumer_keeps_the_session_alive(workers):
             until.append(clock.now + 2 * HOUR)
             changed.notify()
 
-    with (
-        Service(ReadRows=[serve], GetReadSession=[put_off]) as service,
-        service.client(clock=clock) as storage,
-    ):
+    with refreshing([put_off], clock=clock) as (_, storage):
         batches = iter_batches(storage, session_until(2 * HOUR), workers=workers, read_ahead=1)
         got = []
         for batch in batches:
@@ -145,10 +150,7 @@ def test_later_requests_use_the_newest_route_token():
 )
 def test_a_failed_refresh_does_not_end_a_read_and_is_retried_later(trouble):
     clock = Clock(NOW)
-    with (
-        Service(ReadRows=[serve], GetReadSession=[trouble]) as service,
-        service.client(clock=clock) as storage,
-    ):
+    with refreshing([trouble], clock=clock) as (service, storage):
         batches = iter_split(storage, session_until(2 * HOUR), RowRangeSplit(0, 80))
         first = ids(itertools.islice(batches, 1))
         clock.now += 1.2 * HOUR
@@ -169,10 +171,7 @@ def test_a_failed_refresh_does_not_end_a_read_and_is_retried_later(trouble):
 )
 def test_a_refresh_in_the_last_minute_is_attempted_three_times(trouble, times):
     """There may be no later chance: a slow consumer may return after the expiry."""
-    with (
-        Service(ReadRows=[serve], GetReadSession=[trouble]) as service,
-        service.client(clock=Clock(NOW)) as storage,
-    ):
+    with refreshing([trouble]) as (service, storage):
         assert ids(iter_batches(storage, session_until(30.0))) == list(range(ROWS))
     assert len(service.calls["GetReadSession"]) == times
 
@@ -180,10 +179,7 @@ def test_a_refresh_in_the_last_minute_is_attempted_three_times(trouble, times):
 def test_after_a_late_refresh_the_next_one_has_its_full_interval():
     clock = Clock(NOW)
     steps = [fail(503, "ServiceUnavailable"), refreshed(2 * HOUR), fail(503, "ServiceUnavailable")]
-    with (
-        Service(ReadRows=[serve], GetReadSession=steps) as service,
-        service.client(clock=clock) as storage,
-    ):
+    with refreshing(steps, clock=clock) as (service, storage):
         batches = iter_split(storage, session_until(30.0), RowRangeSplit(0, 80))
         first = ids(itertools.islice(batches, 3))
         assert len(service.calls["GetReadSession"]) == 2
@@ -195,20 +191,14 @@ def test_after_a_late_refresh_the_next_one_has_its_full_interval():
 def test_a_refresh_that_fails_is_tried_again_later():
     clock = Clock(NOW)
     steps = [fail(503, "ServiceUnavailable"), refreshed(9 * HOUR)]
-    with (
-        Service(ReadRows=[serve], GetReadSession=steps) as service,
-        service.client(clock=clock) as storage,
-    ):
+    with refreshing(steps, clock=clock) as (service, storage):
         for _ in iter_split(storage, session_until(50.0), RowRangeSplit(0, 80)):
             clock.now += 4.0
     assert len(service.calls["GetReadSession"]) == 2
 
 
 def test_a_session_that_is_not_extended_is_not_refreshed_constantly():
-    with (
-        Service(ReadRows=[serve], GetReadSession=[refreshed(30.0)]) as service,
-        service.client(clock=Clock(NOW)) as storage,
-    ):
+    with refreshing([refreshed(30.0)]) as (service, storage):
         assert ids(iter_batches(storage, session_until(30.0, splits=20))) == list(range(ROWS))
     assert len(service.calls["GetReadSession"]) == 1
 
@@ -217,10 +207,7 @@ def test_without_a_thread_for_a_refresh_a_reading_thread_sends_it(monkeypatch):
     def refuse(thread):
         raise RuntimeError("can't start new thread")
 
-    with (
-        Service(GetReadSession=[refreshed(9 * HOUR)]) as service,
-        service.client(clock=Clock(NOW)) as storage,
-    ):
+    with refreshing([refreshed(9 * HOUR)]) as (service, storage):
         keeper = keepalive.SessionKeeper(storage, session_until(30.0), tracker=None)
         with monkeypatch.context() as patch:
             patch.setattr(threading.Thread, "start", refuse)
@@ -248,10 +235,7 @@ def test_a_refresh_in_another_thread_blocks_no_thread():
         assert rows_came.wait(10)
         refreshed(9 * HOUR)(line, seen)
 
-    with (
-        Service(ReadRows=[serve], GetReadSession=[slow]) as service,
-        service.client(clock=Clock(NOW), retry=RetryPolicy(max_attempts=1)) as storage,
-    ):
+    with refreshing([slow], retry=RetryPolicy(max_attempts=1)) as (_, storage):
         batches = iter_batches(storage, session_until(30.0), workers=2, ordered=False)
         got = ids(itertools.islice(batches, 1))
         rows_came.set()
@@ -270,10 +254,7 @@ def put_off_by(clock: Clock, came: threading.Event):
 @pytest.mark.parametrize("ordered", [True, False])
 def test_a_session_is_kept_alive_while_the_consumer_is_idle(ordered):
     clock, came = Clock(NOW), threading.Event()
-    with (
-        Service(ReadRows=[serve], GetReadSession=[put_off_by(clock, came)]) as service,
-        service.client(clock=clock) as storage,
-    ):
+    with refreshing([put_off_by(clock, came)], clock=clock) as (service, storage):
         batches = iter_batches(
             storage, session_until(2 * HOUR), workers=3, read_ahead=1, ordered=ordered
         )
@@ -298,10 +279,7 @@ def test_a_hanging_refresh_blocks_neither_received_rows_nor_the_end_of_a_read(mo
         left.set()
         raise ConnectionError
 
-    with (
-        Service(ReadRows=[serve], GetReadSession=[hang]) as service,
-        service.client(clock=clock, read_timeout=60.0) as storage,
-    ):
+    with refreshing([hang], clock=clock, read_timeout=60.0) as (_, storage):
         session = session_until(2 * HOUR, splits=3)
         batches = iter_batches(storage, session, workers=3, read_ahead=1)
         got = ids([next(batches)])
