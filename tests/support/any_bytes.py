@@ -17,7 +17,9 @@ def text_of(values: Sequence[Any], kind: pa.DataType | None = None) -> pa.Array:
     """Return bytes as an Arrow string, or as a nested or dictionary type of strings."""
     kind = kind or pa.string()
     if pa.types.is_dictionary(kind):
-        return pa.array(values, as_bytes(kind.value_type)).dictionary_encode().view(kind)
+        words = pa.array(values, as_bytes(kind.value_type)).dictionary_encode()
+        indices = words.indices.cast(kind.index_type)
+        return pa.DictionaryArray.from_arrays(indices, words.dictionary).view(kind)
     return pa.array(values, as_bytes(kind)).view(kind)
 
 
@@ -40,3 +42,14 @@ def send(odps: Connection, name: str, columns: dict[str, pa.Array]) -> None:
             with session.open_stream() as stream:
                 stream.write([rows])
             session.commit()
+
+
+def replaced(value: Any) -> Any:
+    """Decode bytes at any depth with Python's ``errors="replace"``."""
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    if isinstance(value, (list, tuple)):
+        return type(value)(map(replaced, value))
+    if isinstance(value, dict):
+        return {key: replaced(one) for key, one in value.items()}
+    return value

@@ -15,7 +15,7 @@ import pytest
 import odps_nb
 from odps_nb.client.calls.attempts import Attempts
 from odps_nb.errors import ArgumentError, ConversionError
-from tests.support.any_bytes import send, text_of
+from tests.support.any_bytes import replaced, send, text_of
 from tests.support.named import NewName
 
 if TYPE_CHECKING:
@@ -49,17 +49,6 @@ PLACES = {
     "r": ("r.x", 2, "63 61 66 e9"),
     "d": ("d.element.y", 2, "e2 82"),
 }
-
-
-def replaced(value: Any) -> Any:
-    """Decode bytes at any depth with Python's ``errors="replace"``."""
-    if isinstance(value, bytes):
-        return value.decode("utf-8", "replace")
-    if isinstance(value, (list, tuple)):
-        return type(value)(map(replaced, value))
-    if isinstance(value, dict):
-        return {key: replaced(one) for key, one in value.items()}
-    return value
 
 
 SHOWN = {"binary": BYTES, "replace": {name: replaced(cells) for name, cells in BYTES.items()}}

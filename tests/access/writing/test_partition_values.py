@@ -177,16 +177,6 @@ def test_values_that_a_request_cannot_express_are_refused_before_anything_is_sen
     assert requests == []
 
 
-def test_refused_writes_leave_everything_unchanged(table: Table) -> None:
-    before = ids_by_value(table)
-    for value in REFUSED:
-        for road in ROADS:
-            with pytest.raises(ArgumentError):
-                road(table, value, -1)
-    assert ids_by_value(table) == before
-    assert {value for value in REFUSED if value in before} == set(REFUSED)
-
-
 def test_a_bad_value_late_in_a_stream_of_rows_commits_nothing(
     odps: Connection, table: Table
 ) -> None:

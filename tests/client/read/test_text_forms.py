@@ -22,7 +22,7 @@ from odps_nb.schema import TableSchema
 from odps_nb.stream_io import ArrowReader, StreamReader
 from odps_nb.terms import RowRangeSplit, TextMode
 from odps_nb.wire.type_text import parse_columns
-from tests.support.any_bytes import text_of
+from tests.support.any_bytes import replaced, text_of
 from tests.support.sockets.scripted import TABLE, Service, ipc, raw
 
 BAD = b"a\xe9"
@@ -44,16 +44,6 @@ LAYOUTS: list[tuple[pa.DataType, list[Any], str, int]] = [
 ]
 
 
-def cells(kind: pa.DataType, values: list[Any]) -> pa.Array:
-    if pa.types.is_dictionary(kind):
-        words = pa.array(values, as_bytes(kind.value_type)).dictionary_encode()
-        bytes_of = pa.DictionaryArray.from_arrays(
-            words.indices.cast(kind.index_type), words.dictionary
-        )
-        return bytes_of.view(kind)
-    return text_of(values, kind)
-
-
 def fitted(batch: pa.RecordBatch, mode: TextMode) -> pa.RecordBatch:
     """The result of a read for an arriving batch."""
     found = Validator(batch.schema).validate(batch)
@@ -61,27 +51,17 @@ def fitted(batch: pa.RecordBatch, mode: TextMode) -> pa.RecordBatch:
     return fit_text(found, types, mode, lambda row: (f"row {row}", row))
 
 
-def decoded(value: Any) -> Any:
-    if isinstance(value, bytes):
-        return value.decode("utf-8", "replace")
-    if isinstance(value, (list, tuple)):
-        return type(value)(map(decoded, value))
-    if isinstance(value, dict):
-        return {key: decoded(one) for key, one in value.items()}
-    return value
-
-
 @pytest.mark.parametrize(("kind", "values", "path", "row"), LAYOUTS, ids=str)
 def test_invalid_text_in_every_layout_is_replaced_or_kept_as_bytes_or_named(
     kind: pa.DataType, values: list[Any], path: str, row: int
 ) -> None:
-    whole = pa.record_batch({"c": cells(kind, values)})
+    whole = pa.record_batch({"c": text_of(values, kind)})
     for start in range(row + 1):
         batch = whole.slice(start)
         text, raw_bytes = fitted(batch, TextMode.REPLACE), fitted(batch, TextMode.BINARY)
         assert text.schema == batch.schema
         text.validate(full=True)
-        assert text.column("c").to_pylist() == decoded(values[start:])
+        assert text.column("c").to_pylist() == replaced(values[start:])
         assert raw_bytes.schema.field("c").type == as_bytes(kind)
         assert raw_bytes.column("c").to_pylist() == values[start:]
         with pytest.raises(ConversionError) as caught:
@@ -95,8 +75,8 @@ def test_invalid_text_in_every_layout_is_replaced_or_kept_as_bytes_or_named(
 def test_invalid_bytes_outside_of_rows_raise_no_error(
     kind: pa.DataType, values: list[Any], path: str, row: int
 ) -> None:
-    batch = pa.record_batch({"c": cells(kind, values)}).slice(0, row)
-    assert fitted(batch, TextMode.STRICT).column("c").to_pylist() == decoded(values[:row])
+    batch = pa.record_batch({"c": text_of(values, kind)}).slice(0, row)
+    assert fitted(batch, TextMode.STRICT).column("c").to_pylist() == replaced(values[:row])
 
 
 def test_bytes_below_a_null_of_a_struct_or_list_raise_no_error() -> None:
@@ -123,10 +103,10 @@ def test_text_modes_keep_other_columns_and_metadata() -> None:
 @given(st.lists(st.none() | st.binary(max_size=5) | st.text(max_size=3).map(str.encode)))
 def test_replaced_text_equals_that_of_python(values: list[bytes | None]) -> None:
     batch = pa.record_batch({"c": text_of(values)})
-    assert fitted(batch, TextMode.REPLACE).column("c").to_pylist() == decoded(values)
+    assert fitted(batch, TextMode.REPLACE).column("c").to_pylist() == replaced(values)
     assert fitted(batch, TextMode.BINARY).column("c").to_pylist() == values
     assert is_utf8(batch.column("c")) == (
-        decoded(values)
+        replaced(values)
         == [None if one is None else one.decode("utf-8", "surrogateescape") for one in values]
     )
 
