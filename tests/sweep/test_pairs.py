@@ -14,16 +14,11 @@ from collections import Counter
 
 import pytest
 
-from odps_nb.access.connection import Connection
-from odps_nb.errors import OdpsNbError
 from tests.sweep.conftest import Worlds
-from tests.sweep.jobs import PAIR_JOBS, Job, World
+from tests.sweep.jobs import PAIR_JOBS, Job
 from tests.sweep.notes import note
 from tests.sweep.outcomes import PAIRED, RIGHT, Fault, pair_name
-from tests.sweep.profiles import with_faults
-from tests.sweep.proxy import BreaksOne
-from tests.sweep.surroundings import Surroundings
-from tests.sweep.test_single_faults import check_staging, judged, logged
+from tests.sweep.test_single_faults import run
 
 NOTES = os.environ.get("ODPS_NB_SWEEP")  # tests cannot see ODPS_ variables
 pytestmark = [pytest.mark.nightly, pytest.mark.usefixtures("repeated_interrupts")]
@@ -39,7 +34,7 @@ def test_two_faults_anywhere_lose_and_repeat_no_data(
     ends: Counter[str] = Counter()
     for number in itertools.count():
         for later in itertools.count(number + 1):
-            end, proxy, where = run(job, (first, number), (second, later), world)
+            end, proxy, where = run(job, first, number, -1, world, (second, later))
             if not proxy.injected_again:
                 break
             ends[end] += 1
@@ -50,35 +45,3 @@ def test_two_faults_anywhere_lose_and_repeat_no_data(
     assert sum(ends.values()) > 0 or not first.mended
     if NOTES:
         note(NOTES, job.name, pair_name(first, second), ends)
-
-
-def run(
-    job: Job, first: tuple[Fault, int], second: tuple[Fault, int], world: World
-) -> tuple[str, BreaksOne, str]:
-    """Run a job once with two broken exchanges; return its outcome, and the proxy."""
-    (fault, number), (again, later) = first, second
-    at, error, result = job.make(world), None, None
-    options = world.steady.profile.client_options
-    with Surroundings(fault.silence or again.silence, options) as around, logged() as log:
-        target = world.steady.profile.tunnel_endpoint
-        then = (again.name, later)
-        with (
-            BreaksOne(target, fault.name, number, -1, around, then=then) as proxy,
-            Connection(with_faults(world.steady.profile, proxy.url)) as odps,
-        ):
-            try:
-                result = job.run(odps, world, at)
-            except OdpsNbError as caught:
-                error = caught
-    where = (
-        f"{job.name}, {fault.name} at {number} ({proxy.broken}), "
-        f"{again.name} at {later} ({proxy.broken_again}): {error!r}"
-    )
-    may_fail = any(
-        one.may_fail(document=proxy.document)
-        for one, injected in ((fault, proxy.injected), (again, proxy.injected_again))
-        if injected
-    )
-    end = judged(job, fault, world, at, error, result, where, may_fail)
-    check_staging(job, fault, world, error, log, where)
-    return end, proxy, where

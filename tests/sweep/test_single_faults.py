@@ -80,14 +80,22 @@ def test_one_fault_anywhere_loses_and_repeats_no_data(
 
 
 def run(
-    job: Job, fault: Fault, number: int, place: int, world: World
+    job: Job,
+    fault: Fault,
+    number: int,
+    place: int,
+    world: World,
+    then: tuple[Fault, int] | None = None,
 ) -> tuple[str, BreaksOne, str]:
-    """Run a job once with one broken exchange; return its outcome, and the proxy."""
+    """Run a job once with one broken exchange, or two; return its outcome, and the proxy."""
     at, error, result = job.make(world), None, None
+    injected = [(fault, number), *([then] if then else [])]
+    silence = next((one.silence for one, _ in injected if one.silence), None)
     options = world.steady.profile.client_options
-    with Surroundings(fault.silence, options) as around, logged() as log:
+    with Surroundings(silence, options) as around, logged() as log:
         target = world.steady.profile.tunnel_endpoint
-        with BreaksOne(target, fault.name, number, place, around) as proxy:
+        again = then and (then[0].name, then[1])
+        with BreaksOne(target, fault.name, number, place, around, then=again) as proxy:
             with Connection(with_faults(world.steady.profile, proxy.url)) as odps:
                 try:
                     result = job.run(odps, world, at)
@@ -100,8 +108,13 @@ def run(
                     assert fault.interrupts
                     error = caught
             around.mend()
-    where = f"{job.name}, {fault.name} at {number} ({proxy.broken}), place {place}: {error!r}"
-    may_fail = fault.may_fail(document=proxy.document)
+    broken = [(proxy.broken, proxy.injected), (proxy.broken_again, proxy.injected_again)]
+    faults = list(zip(injected, broken, strict=False))
+    named = [f"{one.name} at {number} ({request})" for (one, number), (request, _) in faults]
+    where = f"{job.name}, {', '.join(named)}, place {place}: {error!r}"
+    may_fail = any(
+        one.may_fail(document=proxy.document) for (one, _), (_, occurred) in faults if occurred
+    )
     end = judged(job, fault, world, at, error, result, where, may_fail)
     check_staging(job, fault, world, error, log, where)
     return end, proxy, where
