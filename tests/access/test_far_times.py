@@ -22,6 +22,7 @@ from odps_nb.access.table import Table
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.errors import ConversionError, OdpsNbError, OdpsNbWarning
 from odps_nb.local.server.launch import start
+from tests.support.arrow_bodies import ipc
 from tests.support.compat.recorder import Recorder
 from tests.support.named import NewName
 from tests.support.reverse_proxy import Answer, Request
@@ -131,11 +132,7 @@ class FarStructs(Recorder):
         second = int(TIMES[0].replace(tzinfo=dt.UTC).timestamp())
         kind = pa.struct({"sec": pa.int64(), "nano": pa.int32()})
         times = pa.array([{"sec": second, "nano": 1_999}] * len(rows), kind)
-        sink = pa.BufferOutputStream()
-        found = rows.set_column(1, "t", times)
-        with pa.ipc.new_stream(sink, found.schema) as writer:
-            writer.write_table(found)
-        return bytes(sink.getvalue())
+        return ipc(rows.set_column(1, "t", times))
 
 
 @pytest.mark.storage_api("its requests")

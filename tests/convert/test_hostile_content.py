@@ -13,6 +13,7 @@ import pytest
 
 from odps_nb.convert import blob_content, blob_conversion
 from odps_nb.errors import ConversionError, LimitExceededError, ProtocolError
+from tests.support.arrow_bodies import ipc
 from tests.support.encrypted import encrypted_parquet
 
 MIB = 1 << 20
@@ -46,13 +47,10 @@ def test_a_value_repeated_in_every_row_does_not_fill_the_memory(own_memory):
 
 
 def test_exceeding_the_limit_of_the_caller_is_not_reported_as_damage():
-    out = io.BytesIO()
-    batch = pa.record_batch({"zeros": pa.array(np.zeros(1_000_000, np.int64))})
-    options = pa.ipc.IpcWriteOptions(compression="zstd")
-    with pa.ipc.new_stream(out, batch.schema, options=options) as writer:
-        writer.write_batch(batch)
+    zeros = pa.record_batch({"zeros": pa.array(np.zeros(1_000_000, np.int64))})
+    data = ipc(zeros, compression="zstd")
     with pytest.raises(LimitExceededError) as caught:
-        blob_conversion.table(out.getvalue(), "application/vnd.apache.arrow.stream", max_bytes=MIB)
+        blob_conversion.table(data, "application/vnd.apache.arrow.stream", max_bytes=MIB)
     assert not isinstance(caught.value, ProtocolError)
 
 
@@ -76,13 +74,9 @@ def test_a_union_with_custom_type_codes_is_refused():
     union = pa.UnionArray.from_sparse(
         pa.array([5, 7], pa.int8()), [pa.array([1, 2]), pa.array(["a", "b"])], type_codes=[5, 7]
     )
-    out = pa.BufferOutputStream()
-    with pa.ipc.new_stream(out, pa.schema({"u": pa.struct({"v": union.type})})) as writer:
-        writer.write_table(pa.table({"u": pa.StructArray.from_arrays([union], ["v"])}))
+    data = ipc(pa.table({"u": pa.StructArray.from_arrays([union], ["v"])}))
     with pytest.raises(ConversionError, match="custom type codes"):
-        blob_conversion.table(
-            out.getvalue().to_pybytes(), "application/vnd.apache.arrow.stream", max_bytes=MIB
-        )
+        blob_conversion.table(data, "application/vnd.apache.arrow.stream", max_bytes=MIB)
 
 
 def test_a_parquet_file_with_encrypted_columns_is_refused_before_pyarrow_reads_it():

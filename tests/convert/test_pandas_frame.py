@@ -17,6 +17,7 @@ from odps_nb.convert.pandas_frame import from_pandas, to_pandas
 from odps_nb.errors import ConversionError
 from odps_nb.schema import TableSchema
 from odps_nb.wire.type_text import parse_columns
+from tests.support.arrow_bodies import ipc
 
 TEXT = pd.Series(["x"]).dtype  # pandas' own text dtype: str in pandas 3, object before
 
@@ -112,10 +113,7 @@ def test_batches_give_the_same_frame_as_a_table_even_without_rows():
 
 def received_batches(table: pa.Table) -> Iterator[pa.RecordBatch]:
     """Yield batches as a stream returns them: the columns of a batch are slices of one buffer."""
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table, max_chunksize=10_000)
-    body = io.BytesIO(sink.getvalue().to_pybytes())
+    body = io.BytesIO(ipc(table, rows=10_000))
     with pa.ipc.open_stream(pa.PythonFile(body, mode="r")) as reader:
         yield from reader
 

@@ -14,6 +14,7 @@ import pytest
 
 from odps_nb.errors import InvalidRequestError, ServiceError
 from odps_nb.wire import control
+from tests.support.arrow_bodies import ipc
 from tests.support.service.peer import Peer
 
 UPSERT, DELETE = 85, 68
@@ -107,10 +108,7 @@ def test_a_delete_needs_only_key_columns(peer: Peer) -> None:
 
 
 def key_of(*columns: str) -> bytes:
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, pa.schema([(name, pa.int64()) for name in columns])) as writer:
-        writer.write_table(pa.table({name: [1] for name in columns}))
-    return sink.getvalue().to_pybytes()
+    return ipc(pa.table({name: [1] for name in columns}))
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ from tests.model.client import PROFILE
 from tests.model.explorer import History, shown
 from tests.model.service import Rows
 from tests.model.tunnel import TARGET
-from tests.support.service.raw_writes import ipc
+from tests.support.arrow_bodies import ipc
 
 __all__ = ["replay", "values_of"]
 
@@ -118,5 +118,5 @@ def _send(storage: StorageClient, call: Any, request: Any) -> Any:
         if isinstance(call, UploadBlock):
             upload.write(b"".join(encode_chunks(iter([rows.serialize()]))))
         else:
-            upload.write(ipc([pa.Table.from_batches([rows])]))
+            upload.write(ipc(rows))
         return upload.finish()

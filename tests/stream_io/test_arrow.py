@@ -20,7 +20,8 @@ from odps_nb.errors import (
 from odps_nb.stream_io import ArrowReader, ArrowWriter, Status, StreamReader, StreamWriter
 from odps_nb.terms import Compression
 from odps_nb.wire.codings import HTTP_NAMES
-from tests.support.sockets.raw_streams import ReadOnly, WithHeaders, code
+from tests.support.arrow_bodies import ipc
+from tests.support.sockets.raw_streams import ReadOnly, StoringUpload, WithHeaders, code
 
 SCHEMA = pa.schema({"id": pa.int64(), "name": pa.string(), "tags": pa.list_(pa.string())})
 
@@ -40,15 +41,6 @@ def rows(count: int, start: int = 0) -> pa.RecordBatch:
 BATCHES = [rows(1000), rows(0), rows(3, 1000)]
 
 
-def ipc(batches: list[pa.RecordBatch], codec: str | None = None) -> bytes:
-    sink = pa.BufferOutputStream()
-    options = pa.ipc.IpcWriteOptions(compression=codec)
-    with pa.ipc.new_stream(sink, SCHEMA, options=options) as writer:
-        for batch in batches:
-            writer.write(batch)
-    return sink.getvalue().to_pybytes()
-
-
 def read(body: bytes, **options: Any) -> list[pa.RecordBatch]:
     return list(ArrowReader(StreamReader(ReadOnly(body)), **options))
 
@@ -58,7 +50,7 @@ def read(body: bytes, **options: Any) -> list[pa.RecordBatch]:
 def test_batches_are_read_in_every_codec_and_coding(
     codec: str | None, coding: Compression | None
 ) -> None:
-    body = ipc(BATCHES, codec)
+    body = ipc(*BATCHES, compression=codec)
     headers = {}
     if coding is not None:
         body, headers = code(coding, body), {"content_encoding": HTTP_NAMES[coding]}
@@ -76,14 +68,14 @@ def test_batches_are_read_in_every_codec_and_coding(
 
 
 def test_an_empty_stream_has_a_schema_and_no_batches() -> None:
-    reader = ArrowReader(StreamReader(io.BytesIO(ipc([]))), expected_rows=0)
+    reader = ArrowReader(StreamReader(io.BytesIO(ipc(schema=SCHEMA))), expected_rows=0)
     assert reader.schema == SCHEMA
     assert reader.read() is None
 
 
 @pytest.mark.parametrize("coding", [None, Compression.ZSTD, Compression.LZ4])
 def test_truncation_at_every_byte_is_detected(coding: Compression | None) -> None:
-    body = ipc([rows(3), rows(2)])
+    body = ipc(rows(3), rows(2))
     body = body if coding is None else code(coding, body)
     marks = [at for at in range(len(body)) if body[at : at + 4] == b"\xff\xff\xff\xff"]
     near = {mark + step for mark in marks for step in range(-2, 10)} & set(range(len(body)))
@@ -93,7 +85,7 @@ def test_truncation_at_every_byte_is_detected(coding: Compression | None) -> Non
 
 
 def test_a_flipped_bit_gives_batches_or_a_typed_error() -> None:
-    body = bytearray(ipc([rows(3), rows(2)]))
+    body = bytearray(ipc(rows(3), rows(2)))
     for at in range(0, len(body), 3):
         body[at] ^= 1 << at % 8
         with suppress(OdpsNbError):
@@ -102,7 +94,7 @@ def test_a_flipped_bit_gives_batches_or_a_typed_error() -> None:
 
 
 def test_missing_and_surplus_rows_raise_errors_after_the_last_batch() -> None:
-    reader = ArrowReader(StreamReader(io.BytesIO(ipc(BATCHES))), expected_rows=1004)
+    reader = ArrowReader(StreamReader(io.BytesIO(ipc(*BATCHES))), expected_rows=1004)
     assert [reader.read().num_rows for _ in BATCHES] == [1000, 0, 3]
     with pytest.raises(TruncatedError, match="1003 rows, but 1004"):
         reader.read()
@@ -110,21 +102,21 @@ def test_missing_and_surplus_rows_raise_errors_after_the_last_batch() -> None:
     with pytest.raises(StateError):
         reader.read()
     with pytest.raises(FramingError, match="1003 rows, but 1002"):
-        read(ipc(BATCHES), expected_rows=1002)
+        read(ipc(*BATCHES), expected_rows=1002)
 
 
 def test_bytes_after_the_end_raise_an_error() -> None:
     with pytest.raises(FramingError, match="follow the end marker"):
-        read(ipc(BATCHES) + b"x")
+        read(ipc(*BATCHES) + b"x")
 
 
 def test_an_oversized_batch_is_refused_before_it_arrives() -> None:
     with pytest.raises(LimitExceededError):
-        read(ipc(BATCHES), max_batch=1000)
+        read(ipc(*BATCHES), max_batch=1000)
 
 
 def test_the_decoded_size_of_a_coded_body_is_limited() -> None:
-    body = code(Compression.ZSTD, ipc([rows(50_000)]))
+    body = code(Compression.ZSTD, ipc(rows(50_000)))
     with pytest.raises(LimitExceededError):
         read(body, max_output=10_000)
 
@@ -137,7 +129,7 @@ def test_the_decoded_size_of_a_coded_body_is_limited() -> None:
         (b'{"Code": "x"}', ServiceError),  # an error of the service instead of rows
         (b'{"rows": 1}', FramingError),
         (bytes(100), FramingError),
-        (ipc(BATCHES)[:8] + bytes(200) + ipc(BATCHES)[208:], ProtocolError),
+        (ipc(*BATCHES)[:8] + bytes(200) + ipc(*BATCHES)[208:], ProtocolError),
     ],
 )
 def test_a_body_that_is_not_an_arrow_stream_raises_an_error(
@@ -156,7 +148,7 @@ def test_an_error_found_by_pyarrow_becomes_a_framing_error() -> None:
 
 
 def test_a_content_encoding_that_the_body_contradicts_raises_an_error() -> None:
-    answer = WithHeaders(ipc(BATCHES), content_encoding="zstd")
+    answer = WithHeaders(ipc(*BATCHES), content_encoding="zstd")
     with pytest.raises(FramingError, match="says zstd"):
         ArrowReader(StreamReader(answer)).read()
 
@@ -169,11 +161,11 @@ def test_an_error_of_the_connection_is_raised_unchanged() -> None:
             return super().read(min(size, 500))
 
     with pytest.raises(ConnectionResetError):
-        list(ArrowReader(StreamReader(Breaks(ipc(BATCHES)))))
+        list(ArrowReader(StreamReader(Breaks(ipc(*BATCHES)))))
 
 
 def test_close_frees_the_source_and_later_calls_raise_a_state_error() -> None:
-    raw = WithHeaders(ipc(BATCHES), x_odps_request_id="r1")
+    raw = WithHeaders(ipc(*BATCHES), x_odps_request_id="r1")
     with ArrowReader(StreamReader(raw)) as reader:
         reader.read()
         assert reader.get_request_id() == "r1"
@@ -188,35 +180,13 @@ def test_close_frees_the_source_and_later_calls_raise_a_state_error() -> None:
 # -- writing -----------------------------------------------------------------------------------
 
 
-class Server:
-    """An upload that stores the data it receives, and responds."""
-
-    status = 200
-    headers = {"x-odps-request-id": "r1"}  # noqa: RUF012
-
-    def __init__(self) -> None:
-        self.body, self.aborted = bytearray(), False
-
-    def write(self, data: bytes) -> None:
-        self.body += data
-
-    def finish(self) -> Any:
-        return self
-
-    def abort(self) -> None:
-        self.aborted = True
-
-    def read(self) -> bytes:
-        return b'{"CommitMessage": "m"}'
-
-
 @pytest.fixture
-def server() -> Server:
-    return Server()
+def server() -> StoringUpload:
+    return StoringUpload()
 
 
 @pytest.mark.parametrize("codec", [None, "none", "zstd", "lz4"])
-def test_written_batches_can_be_read(server: Server, codec: str | None) -> None:
+def test_written_batches_can_be_read(server: StoringUpload, codec: str | None) -> None:
     with ArrowWriter(StreamWriter(server), SCHEMA, codec) as writer:
         assert [writer.write(batch) for batch in BATCHES] == [1000, 0, 3]
         assert writer.write(pa.Table.from_batches([rows(2), rows(5)])) == 7
@@ -230,7 +200,7 @@ def test_written_batches_can_be_read(server: Server, codec: str | None) -> None:
     )
 
 
-def test_compression_makes_the_stream_smaller(server: Server) -> None:
+def test_compression_makes_the_stream_smaller(server: StoringUpload) -> None:
     sizes = {}
     for codec in (None, "zstd"):
         server.body.clear()
@@ -240,7 +210,7 @@ def test_compression_makes_the_stream_smaller(server: Server) -> None:
     assert sizes["zstd"] < sizes[None]
 
 
-def test_finish_without_rows_sends_a_valid_empty_stream(server: Server) -> None:
+def test_finish_without_rows_sends_a_valid_empty_stream(server: StoringUpload) -> None:
     writer = ArrowWriter(StreamWriter(server), SCHEMA)
     assert server.body == b""
     assert writer.finish().commit_message == "m"
@@ -249,7 +219,7 @@ def test_finish_without_rows_sends_a_valid_empty_stream(server: Server) -> None:
 
 
 def test_a_batch_of_another_schema_raises_a_conversion_error_and_the_stream_stays_usable(
-    server: Server,
+    server: StoringUpload,
 ) -> None:
     with ArrowWriter(StreamWriter(server), SCHEMA) as writer:
         with pytest.raises(ConversionError) as caught:
@@ -259,7 +229,7 @@ def test_a_batch_of_another_schema_raises_a_conversion_error_and_the_stream_stay
     assert read(bytes(server.body), expected_rows=3) == [rows(3)]
 
 
-def test_an_error_in_the_block_aborts_the_stream(server: Server) -> None:
+def test_an_error_in_the_block_aborts_the_stream(server: StoringUpload) -> None:
     with suppress(KeyError), ArrowWriter(StreamWriter(server), SCHEMA) as writer:
         writer.write(rows(3))
         raise KeyError
@@ -270,18 +240,18 @@ def test_an_error_in_the_block_aborts_the_stream(server: Server) -> None:
         writer.finish()
 
 
-def test_leaving_the_block_after_finish_or_close_has_no_effect(server: Server) -> None:
+def test_leaving_the_block_after_finish_or_close_has_no_effect(server: StoringUpload) -> None:
     with ArrowWriter(StreamWriter(server), SCHEMA) as writer:
         writer.finish()
     assert not server.aborted
-    other = Server()
+    other = StoringUpload()
     with ArrowWriter(StreamWriter(other), SCHEMA) as writer:
         writer.close()
     assert other.aborted
 
 
-def test_a_failed_write_raises_an_error_and_ends_the_stream(server: Server) -> None:
-    class Fails(Server):
+def test_a_failed_write_raises_an_error_and_ends_the_stream(server: StoringUpload) -> None:
+    class Fails(StoringUpload):
         def write(self, data: bytes) -> None:
             raise ConnectionResetError("gone")
 

@@ -40,9 +40,10 @@ from odps_nb.stream_io import (
     StreamWriter,
 )
 from odps_nb.wire.blocks import encode_blocks
+from tests.support.arrow_bodies import ipc
 from tests.support.compat import jobs_on_our_streams, older_jobs
 from tests.support.sockets.peers import Line, Peer
-from tests.support.sockets.raw_streams import framed
+from tests.support.sockets.raw_streams import StoringUpload, framed
 
 BATCH = pa.record_batch({"id": [1, 2, 3]})
 
@@ -157,27 +158,6 @@ def test_an_aborted_upload_by_a_function_is_never_complete() -> None:
 
 
 # -- arguments and results ----------------------------------------------------------------------
-
-
-class StoringUpload:
-    """An upload that stores the data it receives."""
-
-    status, headers = 200, {"x-odps-max-storage-route-token": "route-1"}
-
-    def __init__(self) -> None:
-        self.body, self.aborted = b"", False
-
-    def write(self, data: bytes) -> None:
-        self.body += data
-
-    def finish(self) -> Any:
-        return self
-
-    def abort(self) -> None:
-        self.aborted = True
-
-    def read(self) -> bytes:
-        return b'{"CommitMessage": "m", "BlobReference": "/wByZWYw"}'
 
 
 @pytest.mark.parametrize(
@@ -298,10 +278,7 @@ def test_arguments_have_the_same_names_as_in_the_sdk() -> None:
     assert (stream.peek(size=3), stream.read(size=4), stream.read()) == (b"pay", b"payl", b"oad")
     reader = StreamReader(lambda: io.BytesIO(b"bytes"))
     assert (reader.read(nbytes=2), reader.read(nbytes=None)) == (b"by", b"tes")
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, BATCH.schema) as ipc:
-        ipc.write(BATCH)
-    arrow = ArrowReader(StreamReader(lambda: io.BytesIO(sink.getvalue().to_pybytes())))
+    arrow = ArrowReader(StreamReader(lambda: io.BytesIO(ipc(BATCH))))
     while (batch := arrow.read()) is not None:
         assert batch == BATCH
     assert arrow.get_status() == SdkStatus.OK

@@ -23,17 +23,8 @@ from odps_nb.wire.arrow_stream import (
     EndMarkerCheck,
     sniff_body,
 )
+from tests.support.arrow_bodies import ipc
 from tests.support.wire.cutting import CUTS, cut, every
-
-
-def ipc(*batches: pa.RecordBatch, compression: str | None = None) -> bytes:
-    schema = batches[0].schema if batches else pa.schema({"id": pa.int64()})
-    options = pa.ipc.IpcWriteOptions(compression=compression)
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, schema, options=options) as writer:
-        for batch in batches:
-            writer.write(batch)
-    return sink.getvalue().to_pybytes()
 
 
 def numbers(rows: int) -> pa.RecordBatch:
@@ -70,7 +61,7 @@ def test_dictionaries_are_messages_but_not_batches() -> None:
 
 
 def test_an_empty_stream_is_complete() -> None:
-    check = watch(ipc())
+    check = watch(ipc(schema=pa.schema({"id": pa.int64()})))
     check.require(rows=0)
 
 

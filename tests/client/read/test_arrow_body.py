@@ -27,6 +27,7 @@ from odps_nb.http.transport import HttpRequest, RequestsTransport
 from odps_nb.terms import Compression
 from odps_nb.wire.calls import HTTP_CODINGS
 from odps_nb.wire.codings import encoder
+from tests.support import arrow_bodies
 from tests.support.sockets.peers import Line, Peer
 from tests.support.sockets.scripted import ids, ipc, numbers
 
@@ -116,11 +117,7 @@ def test_batches_without_rows_are_skipped():
         TABLE.slice(0, 0).to_batches() or [pa.RecordBatch.from_pylist([], schema=TABLE.schema)],
         TABLE.to_batches(),
     )
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, TABLE.schema) as writer:
-        for batch in [*empty, *full, *empty]:
-            writer.write_batch(batch)
-    with Opened(sink.getvalue().to_pybytes()) as response:
+    with Opened(arrow_bodies.ipc(*empty, *full, *empty)) as response:
         stream = RowStream(response)
         assert [batch.num_rows for batch in iter(stream.next, None)] == [95]
 

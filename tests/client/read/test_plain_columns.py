@@ -21,6 +21,7 @@ from odps_nb.schema import TableSchema
 from odps_nb.stream_io import ArrowReader, StreamReader
 from odps_nb.terms import RowRangeSplit, TextMode, TextOptions, TimeUnit
 from odps_nb.wire.type_text import parse_columns
+from tests.support import arrow_bodies
 from tests.support.sockets.scripted import TABLE, Service, cut, ipc, raw
 
 ZONES = ["UTC", "GMT", "Etc/UTC", "utc", "Asia/Shanghai", "asia/shanghai", "+08:00", "PRC", "CST",
@@ -147,15 +148,6 @@ def test_the_reader_of_streams_shows_neither_zones_nor_dictionaries():
 # -- dictionaries -----------------------------------------------------------------------------
 
 
-def stream(batches: list[pa.RecordBatch], *, deltas: bool) -> bytes:
-    sink = io.BytesIO()
-    options = pa.ipc.IpcWriteOptions(emit_dictionary_deltas=deltas)
-    with pa.ipc.new_stream(sink, batches[0].schema, options=options) as writer:
-        for batch in batches:
-            writer.write_batch(batch)
-    return sink.getvalue()
-
-
 @pytest.mark.parametrize("deltas", [True, False])
 @pytest.mark.parametrize("index", [pa.int8(), pa.uint16(), pa.int32(), pa.int64()], ids=str)
 @pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.binary()], ids=str)
@@ -177,7 +169,7 @@ def test_a_dictionary_that_grows_or_is_replaced_becomes_plain_text(kind, index, 
         for n in at
     ]
     promised = "s binary" if kind == pa.binary() else "s string"
-    found = read(promised, stream(batches, deltas=deltas), rows=9)
+    found = read(promised, arrow_bodies.ipc(*batches, deltas=deltas), rows=9)
     assert found.equals(pa.table({"s": pa.array(expected, pa.string()).cast(kind)}))
 
 

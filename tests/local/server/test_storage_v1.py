@@ -24,8 +24,9 @@ from odps_nb.wire.calls import (
     ReadRows,
 )
 from odps_nb.wire.calls.v1 import CommitBlocks, WriteBlock, decode_answer, encode_v1
+from tests.support.arrow_bodies import ipc
 from tests.support.named import NewTable
-from tests.support.service.peer import Peer, ipc_bytes
+from tests.support.service.peer import Peer
 
 ROWS = pa.table({"id": range(10), "note": [None, *"abcdefghi"]})
 
@@ -44,11 +45,11 @@ class V1:
         session: str = self.call(CreateWriteSession(table=self.table, **options)).session_id
         return session
 
-    def put(self, session: str, rows: Any, block: int = 0, attempt: int = 0, **ipc: Any) -> str:
+    def put(self, session: str, rows: Any, block: int = 0, attempt: int = 0, **form: Any) -> str:
         request = WriteBlock(
             table=self.table, session_id=session, block_number=block, attempt_number=attempt
         )
-        message: str = self.call(request, ipc_bytes(rows, **ipc)).commit_message
+        message: str = self.call(request, ipc(rows, **form)).commit_message
         return message
 
     def commit(self, session: str, *messages: str, **options: Any) -> Any:

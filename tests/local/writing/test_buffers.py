@@ -14,6 +14,7 @@ from odps_nb.local.writing.ingest import check_buffers
 from odps_nb.wire.arrow_stream import END_MARKER
 from odps_nb.wire.tunnel.chunks import encode_chunks
 from odps_nb.wire.type_text import parse_columns
+from tests.support.arrow_bodies import ipc
 from tests.support.named import NewTable
 from tests.support.service.peer import Peer
 from tests.support.service.tunnel import Tunnel
@@ -39,10 +40,7 @@ COLUMNS: dict[str, Any] = {
 def received(batch: pa.RecordBatch, schema: pa.Schema | None = None) -> pa.RecordBatch:
     """Return a batch as read with the schema of another batch."""
     if schema is None:
-        sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, batch.schema) as writer:
-            writer.write_batch(batch)
-        return pa.ipc.open_stream(sink.getvalue()).read_next_batch()
+        return pa.ipc.open_stream(ipc(batch)).read_next_batch()
     return pa.ipc.open_stream(body_of(batch, schema)).read_next_batch()
 
 

@@ -20,8 +20,9 @@ from odps_nb.errors import (
 from odps_nb.local.server.launch import start
 from odps_nb.wire import calls
 from odps_nb.wire.arrow_stream import END_MARKER
+from tests.support.arrow_bodies import ipc
 from tests.support.named import NewTable
-from tests.support.service.peer import Peer, ipc_bytes, make_table
+from tests.support.service.peer import Peer, make_table
 
 
 def ids(*values: int) -> pa.Table:
@@ -345,15 +346,15 @@ def damaged_bodies() -> list[bytes]:
     text = pa.Array.from_buffers(pa.string(), 3, [None, offsets, pa.py_buffer(b"abcdef")])
     batch = pa.record_batch({"id": text})
     bare = batch.schema.serialize().to_pybytes() + batch.serialize().to_pybytes()
-    whole, two = ipc_bytes(ids(*range(1000)), "zstd"), ipc_bytes(ids(1, 2))
+    whole, two = ipc(ids(*range(1000)), compression="zstd"), ipc(ids(1, 2))
     at = 8 + int.from_bytes(whole[4:8], "little")
     body = at + 8 + int.from_bytes(whole[at + 4 : at + 8], "little")
     promise = whole[:body] + (1 << 40).to_bytes(8, "little") + whole[body + 8 :]
     return [
         bare + END_MARKER,
         promise,
-        ipc_bytes(ids(1)).replace(b"\2\0\0\0id", b"\2\0\0\0\xff\xfe"),
-        ipc_bytes(pa.table({"id": pa.nulls(1 << 24)})),
+        ipc(ids(1)).replace(b"\2\0\0\0id", b"\2\0\0\0\xff\xfe"),
+        ipc(pa.table({"id": pa.nulls(1 << 24)})),
         whole[:-8],
         whole + b"x",
         b"",

@@ -14,6 +14,7 @@ from PIL import Image
 from odps_nb.formats.kind import HEAD, MIB
 from odps_nb.formats.shared import GRID, LIST, SINGLE
 from odps_nb.notebook.preview.tile import TILE_BUDGET, tile
+from tests.support.arrow_bodies import ipc
 from tests.support.previews import Value, seen
 from tests.support.samples import bomb, encode
 
@@ -32,12 +33,8 @@ EXPANDED = 64 * MIB
 
 
 def arrow_bomb():
-    batch = pa.record_batch({"a": pa.array(np.zeros(EXPANDED // 8 + 1))})
-    out = io.BytesIO()
-    options = pa.ipc.IpcWriteOptions(compression="zstd")
-    with pa.ipc.new_stream(out, batch.schema, options=options) as writer:
-        writer.write_batch(batch)
-    return out.getvalue()
+    zeros = pa.array(np.zeros(EXPANDED // 8 + 1))
+    return ipc(pa.record_batch({"a": zeros}), compression="zstd")
 
 
 def parquet_bomb():

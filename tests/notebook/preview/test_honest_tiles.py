@@ -26,6 +26,7 @@ from odps_nb.notebook.preview.tile import tile
 from odps_nb.parsing.lengths import ends_early
 from odps_nb.parsing.reasons import reason_of, refusal_of
 from odps_nb.parsing.values import UnshowableError
+from tests.support.arrow_bodies import ipc
 from tests.support.encrypted import encrypted_parquet
 from tests.support.previews import Seen, Value
 
@@ -98,11 +99,7 @@ def test_a_union_that_pyarrow_cannot_read_is_refused_with_a_reason():
     values = pa.UnionArray.from_sparse(
         pa.array([5, 7], pa.int8()), [pa.array([1, 2]), pa.array(["a", "b"])], type_codes=[5, 7]
     )
-    out = io.BytesIO()
-    table = pa.record_batch([values], names=["u"])
-    with pa.ipc.new_stream(out, table.schema) as writer:
-        writer.write_batch(table)
-    assert "type codes" in notes(out.getvalue())
+    assert "type codes" in notes(ipc(pa.record_batch([values], names=["u"])))
 
 
 def test_parquet_with_encrypted_columns_is_reported_without_a_crash():

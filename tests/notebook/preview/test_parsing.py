@@ -25,6 +25,7 @@ from odps_nb.notebook.preview.tile import tile
 from odps_nb.parsing import client
 from odps_nb.parsing.client import Parsed, Parser, ParserStoppedError
 from odps_nb.parsing.values import Limits, UnshowableError
+from tests.support.arrow_bodies import ipc
 from tests.support.previews import NASTY, Column, Seen, Value
 from tests.support.samples import encode
 
@@ -43,10 +44,7 @@ def wrong_offsets():
     """Streams whose string offsets are out of bounds, at each position and for each offset type."""
     for kind, code in ((pa.string(), "i"), (pa.large_string(), "q"), (pa.binary(), "i")):
         batch = pa.record_batch({"s": pa.array(["a", "b", "c"], kind)})
-        out = io.BytesIO()
-        with pa.ipc.new_stream(out, batch.schema) as writer:
-            writer.write_batch(batch)
-        data = out.getvalue()
+        data = ipc(batch)
         at = data.index(struct.pack(f"<4{code}", 0, 1, 2, 3))
         for place in range(4):
             for value in (-1, 4, 1 << 20, 0x7FFF_0000):

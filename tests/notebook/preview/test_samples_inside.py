@@ -13,6 +13,7 @@ from PIL import Image
 
 from odps_nb.formats.shared import GRID, SINGLE
 from odps_nb.notebook.preview.tile import tile
+from tests.support.arrow_bodies import ipc
 from tests.support.previews import Seen, Value
 
 
@@ -44,11 +45,7 @@ def parquet(column):
 
 
 def arrow():
-    out = io.BytesIO()
-    table = pa.table({"image": PICTURES})
-    with pa.ipc.new_stream(out, table.schema) as writer:
-        writer.write_table(table)
-    return out.getvalue()
+    return ipc(pa.table({"image": PICTURES}))
 
 
 def tar(parts, ending="jpg"):

@@ -14,6 +14,7 @@ from odps_nb.convert.blob_content import as_table
 from odps_nb.errors import ConversionError
 from odps_nb.formats.registry import sniff
 from odps_nb.notebook.preview.tile import tile
+from tests.support.arrow_bodies import ipc
 from tests.support.previews import Seen, Value
 
 TIFF = b"II*\0\x08\0\0\0"
@@ -205,11 +206,8 @@ def test_a_tile_and_a_table_have_the_same_rows_of_a_csv_with_blank_lines(end):
 
 
 def test_an_arrow_interval_that_pyarrow_does_not_support_is_refused_with_a_reason():
-    out = io.BytesIO()
     table = pa.table({"n": pa.array([(1, 2, 3)], pa.month_day_nano_interval())})
-    with pa.ipc.new_stream(out, table.schema) as writer:
-        writer.write_table(table)
-    data = bytearray(out.getvalue())
+    data = bytearray(ipc(table))
     unit = data.index(b"\2\0\xff\xff\xff\xff")  # the end of the schema
     data[unit] = 0
     data = bytes(data)

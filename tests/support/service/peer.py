@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import itertools
 import re
 import time
@@ -35,14 +34,7 @@ from odps_nb.wire.frames import (
 )
 from odps_nb.wire.layers import BlobBodyDecoder
 from odps_nb.wire.signing import Credentials, sign
-
-
-def ipc_bytes(table: pa.Table | pa.RecordBatch, compression: str | None = None) -> bytes:
-    sink = io.BytesIO()
-    options = pa.ipc.IpcWriteOptions(compression=compression)
-    with pa.ipc.new_stream(sink, table.schema, options=options) as writer:
-        writer.write(table)
-    return sink.getvalue()
+from tests.support.arrow_bodies import ipc
 
 
 @dataclass
@@ -227,7 +219,7 @@ class Peer:
             row_offset=row_offset,
             access_token=token,
         )
-        return self.call(request, ipc_bytes(table) if body is None else body)
+        return self.call(request, ipc(table) if body is None else body)
 
     def close_stream(self, name: str, session: str, stream: str, version: int = 1) -> None:
         request = calls.CloseWriteStream(

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import io
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,6 +12,7 @@ import pyarrow as pa
 from odps_nb.client.calls.storage import StorageClient
 from odps_nb.terms import Compression, PartitionSpec, TableName
 from odps_nb.wire import calls
+from tests.support.arrow_bodies import ipc
 
 
 @dataclass(frozen=True)
@@ -33,16 +33,6 @@ class Raw:
 
     def decode_answer(self, body: bytes, headers: Mapping[str, str]) -> Any:
         return json.loads(body) if body else {}
-
-
-def ipc(tables: Iterable[pa.Table], codec: str | None = None) -> bytes:
-    """Return one Arrow stream with a batch for each table."""
-    tables, sink = list(tables), io.BytesIO()
-    options = pa.ipc.IpcWriteOptions(compression=codec)
-    with pa.ipc.new_stream(sink, tables[0].schema, options=options) as writer:
-        for table in tables:
-            writer.write_table(table)
-    return sink.getvalue()
 
 
 @dataclass
@@ -89,7 +79,7 @@ class Writer:
             count=sum(t.num_rows for t in tables) if count is None else count,
         )
         with self.storage.upload(request) as upload:
-            upload.write(ipc(tables, codec))
+            upload.write(ipc(*tables, compression=codec))
             return upload.finish()
 
     def close(self, session: str, name: str = "0", version: int = 1) -> None:

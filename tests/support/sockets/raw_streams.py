@@ -43,6 +43,31 @@ class WithHeaders(ReadInto):
         self.status = 200
 
 
+class StoringUpload:
+    """An upload that stores the data it receives, and its own response."""
+
+    status = 200
+
+    def __init__(self) -> None:
+        self.headers = {
+            "x-odps-request-id": "r1",
+            "x-odps-max-storage-route-token": "route-1",
+        }
+        self.body, self.aborted = bytearray(), False
+
+    def write(self, data: bytes) -> None:
+        self.body += data
+
+    def finish(self) -> StoringUpload:
+        return self
+
+    def abort(self) -> None:
+        self.aborted = True
+
+    def read(self) -> bytes:
+        return b'{"CommitMessage": "m", "BlobReference": "/wByZWYw"}'
+
+
 KINDS: dict[str, Callable[[bytes], object]] = {
     "bytes": bytes,
     "bytearray": bytearray,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections import defaultdict, deque
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -20,6 +19,7 @@ from odps_nb.schema import Column, PrimitiveType, TableSchema, TypeCode
 from odps_nb.terms import Split, TableName, Transfer
 from odps_nb.wire.calls import ReadRows, WireRequest, decode_request, encode_error_json
 from odps_nb.wire.control import decode_control
+from tests.support import arrow_bodies
 from tests.support.sockets.peers import Line, Peer, Seen
 
 TABLE = TableName(project="p", table="t")
@@ -145,11 +145,8 @@ def cut(body: bytes, at: int, *, chunked: bool = False) -> Step:
 
 
 def ipc(table: pa.Table, *, rows: int = 10, compression: str | None = None) -> bytes:
-    sink = io.BytesIO()
-    options = pa.ipc.IpcWriteOptions(compression=compression)
-    with pa.ipc.new_stream(sink, table.schema, options=options) as writer:
-        writer.write_table(table, max_chunksize=rows)
-    return sink.getvalue()
+    """Return an Arrow stream with several batches."""
+    return arrow_bodies.ipc(table, rows=rows, compression=compression)
 
 
 def numbers(start: int, stop: int) -> pa.Table:
