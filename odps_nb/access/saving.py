@@ -143,11 +143,13 @@ def _make_folder(path: Path) -> None:
     except FileNotFoundError:
         _check_folder(path.parent)
     except OSError as error:
-        raise ConfigError(
-            f"cannot create the folder {shorten(str(path), 80)}: {error.strerror}",
-            option="path",
-            hint="choose a folder that you may write to",
-        ) from error
+        raise _cannot(f"create the folder {shorten(str(path), 80)}", error) from error
+
+
+def _cannot(
+    act: str, error: OSError, hint: str = "choose a folder that you may write to"
+) -> ConfigError:
+    return ConfigError(f"cannot {act}: {error.strerror}", option="path", hint=hint)
 
 
 def _save(
@@ -170,11 +172,7 @@ def _made(temporary: Path) -> BinaryIO:
     try:
         return temporary.open("xb")
     except OSError as error:
-        raise ConfigError(
-            f"cannot create a file in {temporary.parent}: {error.strerror}",
-            option="path",
-            hint="choose a folder that you may write to",
-        ) from error
+        raise _cannot(f"create a file in {temporary.parent}", error) from error
 
 
 def _claim(temporary: Path, names: Iterator[Path], *, overwrite: bool) -> Path:
@@ -198,11 +196,8 @@ def _check_length(name: Path) -> None:
     try:
         name.exists()
     except OSError as error:
-        raise ConfigError(
-            f"cannot create {shorten(str(name), 80)}: {error.strerror}",
-            option="path",
-            hint="pass a shorter name",
-        ) from error
+        hint = "pass a shorter name"
+        raise _cannot(f"create {shorten(str(name), 80)}", error, hint) from error
 
 
 def _claim_empty(temporary: Path, name: Path) -> bool:

@@ -62,28 +62,24 @@ def _any_text(fields: Mapping[str, Any], known: Fields, key: str) -> str | None:
 
 def check_json_size(size: int, limit: int, what: str, index: int) -> int:
     """Return the length of a header or footer; raise unless it is between 0 and ``limit`` bytes."""
-    if size < 0:
-        raise FramingError(f"the {what} of frame {index} has the negative length {size}")
-    if size > limit:
-        raise OversizeError(
-            f"the {what} of frame {index} has {size} bytes; the limit is {limit}",
-            limit=limit,
-            actual=size,
-            hint="increase max_header; if this recurs, the stream is damaged or not framed",
-        )
-    return size
+    name = f"the {what} of frame {index}"
+    return _check_size(size, limit, name, name, "max_header")
 
 
 def check_data_size(size: int, limit: int, index: int) -> int:
     """Return the length of a blob; raise unless it is between 0 and ``limit`` bytes."""
+    return _check_size(size, limit, f"the data of frame {index}", f"blob {index}", "max_blob")
+
+
+def _check_size(size: int, limit: int, part: str, name: str, option: str) -> int:
     if size < 0:
-        raise FramingError(f"the data of frame {index} has the negative length {size}")
+        raise FramingError(f"{part} has the negative length {size}")
     if size > limit:
         raise OversizeError(
-            f"blob {index} has {size} bytes; the limit is {limit}",
+            f"{name} has {size} bytes; the limit is {limit}",
             limit=limit,
             actual=size,
-            hint="increase max_blob; if this recurs, the stream is damaged or not framed",
+            hint=f"increase {option}; if this recurs, the stream is damaged or not framed",
         )
     return size
 

@@ -41,6 +41,7 @@ class BlockWriteSession(WriteSession):
     abort_is_certain = False
     commits_all = False
     """Whether the service commits every block that it has."""
+    stream_type: type[BlockStream]
 
     def __init__(self, *args: Any, schema: WriteSchema, blocks: int, **more: Any) -> None:
         super().__init__(*args, **more)
@@ -70,7 +71,9 @@ class BlockWriteSession(WriteSession):
             )
         return [stream for name, stream in known.items() if name in names]
 
-    def _noted(self, stream: BlockStream) -> BlockStream:
+    def _make_stream(self, stream_id: str, version: int, **more: Any) -> BlockStream:
+        more |= {"schema": self.write_schema, "numbers": self._numbers}
+        stream = self.stream_type(self._storage, self.ref, stream_id, version, **more)
         with self._lock:
             self._made.append(stream)
         return stream
@@ -130,25 +133,16 @@ class UploadWriteSession(BlockWriteSession):
     """One upload session of the tunnel, which this process commits."""
 
     commits_all = True
+    stream_type = TunnelStream
 
     def __init__(self, *args: Any, upload: UploadRef, **more: Any) -> None:
         super().__init__(*args, **more)
         self._upload = upload
 
     def _make_stream(self, stream_id: str, version: int, **more: Any) -> BlockStream:
-        schema = self.write_schema
-        return self._noted(
-            TunnelStream(
-                self._storage,
-                self.ref,
-                stream_id,
-                version,
-                upload=self._upload,
-                columns=schema.schema.columns,
-                schema=schema,
-                numbers=self._numbers,
-                **more,
-            )
+        columns = self.write_schema.schema.columns
+        return super()._make_stream(
+            stream_id, version, upload=self._upload, columns=columns, **more
         )
 
     def _commit(self, streams: Sequence[StreamReceipt | tuple[str, int]]) -> None:
@@ -188,18 +182,7 @@ def open_blocks(
 class Version1WriteSession(BlockWriteSession):
     """A write session of version 1; the commit names the uploaded blocks by their messages."""
 
-    def _make_stream(self, stream_id: str, version: int, **more: Any) -> BlockStream:
-        return self._noted(
-            Version1Stream(
-                self._storage,
-                self.ref,
-                stream_id,
-                version,
-                schema=self.write_schema,
-                numbers=self._numbers,
-                **more,
-            )
-        )
+    stream_type = Version1Stream
 
     def _commit(self, streams: Sequence[StreamReceipt | tuple[str, int]]) -> None:
         messages = [message for stream in self._chosen(streams) for message in stream.messages]
