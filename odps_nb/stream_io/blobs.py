@@ -42,8 +42,6 @@ class _Blobs:
     def __init__(
         self, body: Any, count: int, coding: Any, *, max_output: int | None, max_blob: int
     ) -> None:
-        if count < 0:
-            raise ValueError(f"expected_count is {count}; it must be at least 0")
         self._max_blob = max_blob
         if coding is None:
             coding = find_header(getattr(body, "headers", None) or {}, "content-encoding")

@@ -16,8 +16,8 @@ from odps_nb.errors import (
 )
 from odps_nb.stream_io import BlobDataIterator, BlobRecord
 from odps_nb.terms import Compression
-from odps_nb.wire.blocks import STORED_SIZE, encode_blocks
-from odps_nb.wire.frames import ChecksumKind, FrameHeader, encode_frame
+from odps_nb.wire.blocks import encode_blocks
+from odps_nb.wire.frames import ChecksumKind, encode_frame
 from tests.support.sockets.raw_streams import (
     KINDS,
     ReadOnly,
@@ -59,17 +59,6 @@ def test_a_single_blob_is_sent_without_a_frame(payload: bytes) -> None:
         assert record == BlobRecord(payload, None, None)
 
 
-def test_a_blob_that_begins_like_a_frame_keeps_its_first_bytes() -> None:
-    payload = bytes.fromhex("0500000000000000") + b"forty-five more bytes".ljust(45)
-    assert records(encode_blocks(payload), 1)[0].data == payload
-
-
-def test_no_references_give_an_empty_body() -> None:
-    assert records(b"", 0) == []
-    with pytest.raises(FramingError):
-        records(encode_blocks(framed([b"x"])), 0)
-
-
 @given(
     st.lists(st.binary(max_size=700), min_size=2, max_size=12),
     st.sampled_from(ChecksumKind),
@@ -105,11 +94,6 @@ def test_truncation_at_every_byte_is_detected() -> None:
     for size in some_of(len(body)):
         with pytest.raises(TruncatedError):
             records(body[:size], 3)
-
-
-def test_truncation_of_a_raw_blob_after_a_whole_block_is_detected_only_by_the_transport() -> None:
-    body = encode_blocks(pattern(5000))
-    assert records(body[:STORED_SIZE], 1)[0].data == pattern(4096)
 
 
 def test_every_flipped_bit_is_detected() -> None:
@@ -151,13 +135,6 @@ def test_a_wrong_footer_is_detected_at_every_size(kind: ChecksumKind, size: int)
         next(iterator)
 
 
-@pytest.mark.parametrize("length", [-1, 1 << 50])
-def test_an_invalid_length_is_refused(length: int) -> None:
-    frame = bytes(8) + length.to_bytes(8, "little", signed=True) + bytes(30)
-    with pytest.raises(ProtocolError):
-        records(encode_blocks(frame), 2)
-
-
 def test_a_declared_size_allocates_no_memory_before_the_bytes_arrive() -> None:
     frame = bytes(8) + (1 << 39).to_bytes(8, "little") + b"few bytes"
     with pytest.raises(TruncatedError, match="inside the data of frame 0"):
@@ -173,17 +150,6 @@ def test_the_limits_can_be_passed_as_arguments() -> None:
     for encoding, coded in layered(framed([bytes(100_000), b"x"]))[1:]:
         with pytest.raises(LimitExceededError):
             records(coded, 2, content_encoding=encoding, max_output=99_999)
-
-
-def test_a_header_that_is_not_json_raises_an_error() -> None:
-    frame = encode_frame(b"x", FrameHeader(content_type="a/b")).replace(b'{"Con', b"(!Con")
-    with pytest.raises(FramingError):
-        records(encode_blocks(frame + frame), 2)
-
-
-def test_an_unprotected_body_is_refused() -> None:
-    with pytest.raises(ChecksumError):
-        records(b"just bytes, no checksum", 1)
 
 
 # -- end and close ---------------------------------------------------------------------------------
@@ -217,8 +183,3 @@ def test_the_repr_of_an_iterator_shows_its_position() -> None:
 def test_a_negative_count_is_refused() -> None:
     with pytest.raises(ValueError, match="-1"):
         BlobDataIterator(b"", expected_count=-1)
-
-
-def test_an_unknown_coding_is_refused() -> None:
-    with pytest.raises(FramingError):
-        BlobDataIterator(b"", expected_count=1, content_encoding="gzip")
