@@ -11,9 +11,6 @@ from odps_nb.errors import (
     ConversionError,
     FramingError,
     LimitExceededError,
-    OdpsNbError,
-    ProtocolError,
-    ServiceError,
     StateError,
     TruncatedError,
 )
@@ -67,12 +64,6 @@ def test_batches_are_read_in_every_codec_and_coding(
             reader.read()
 
 
-def test_an_empty_stream_has_a_schema_and_no_batches() -> None:
-    reader = ArrowReader(StreamReader(io.BytesIO(ipc(schema=SCHEMA))), expected_rows=0)
-    assert reader.schema == SCHEMA
-    assert reader.read() is None
-
-
 @pytest.mark.parametrize("coding", [None, Compression.ZSTD, Compression.LZ4])
 def test_truncation_at_every_byte_is_detected(coding: Compression | None) -> None:
     body = ipc(rows(3), rows(2))
@@ -82,15 +73,6 @@ def test_truncation_at_every_byte_is_detected(coding: Compression | None) -> Non
     for size in sorted({*range(0, len(body), 1 if coding else 5), *near}):
         with pytest.raises(TruncatedError):
             read(body[:size])
-
-
-def test_a_flipped_bit_gives_batches_or_a_typed_error() -> None:
-    body = bytearray(ipc(rows(3), rows(2)))
-    for at in range(0, len(body), 3):
-        body[at] ^= 1 << at % 8
-        with suppress(OdpsNbError):
-            read(bytes(body))
-        body[at] ^= 1 << at % 8
 
 
 def test_missing_and_surplus_rows_raise_errors_after_the_last_batch() -> None:
@@ -105,11 +87,6 @@ def test_missing_and_surplus_rows_raise_errors_after_the_last_batch() -> None:
         read(ipc(*BATCHES), expected_rows=1002)
 
 
-def test_bytes_after_the_end_raise_an_error() -> None:
-    with pytest.raises(FramingError, match="follow the end marker"):
-        read(ipc(*BATCHES) + b"x")
-
-
 def test_an_oversized_batch_is_refused_before_it_arrives() -> None:
     with pytest.raises(LimitExceededError):
         read(ipc(*BATCHES), max_batch=1000)
@@ -119,38 +96,6 @@ def test_the_decoded_size_of_a_coded_body_is_limited() -> None:
     body = code(Compression.ZSTD, ipc(rows(50_000)))
     with pytest.raises(LimitExceededError):
         read(body, max_output=10_000)
-
-
-@pytest.mark.parametrize(
-    ("body", "error"),
-    [
-        (b"", TruncatedError),
-        (b"\xff\xff", TruncatedError),
-        (b'{"Code": "x"}', ServiceError),  # an error of the service instead of rows
-        (b'{"rows": 1}', FramingError),
-        (bytes(100), FramingError),
-        (ipc(*BATCHES)[:8] + bytes(200) + ipc(*BATCHES)[208:], ProtocolError),
-    ],
-)
-def test_a_body_that_is_not_an_arrow_stream_raises_an_error(
-    body: bytes, error: type[Exception]
-) -> None:
-    with pytest.raises(error):
-        read(body)
-
-
-def test_an_error_found_by_pyarrow_becomes_a_framing_error() -> None:
-    sink = pa.BufferOutputStream()
-    sink.write(rows(3).serialize())  # a batch in the place of the schema
-    sink.write(bytes.fromhex("ffffffff00000000"))
-    with pytest.raises(FramingError, match="stream is damaged"):
-        read(sink.getvalue().to_pybytes())
-
-
-def test_a_content_encoding_that_the_body_contradicts_raises_an_error() -> None:
-    answer = WithHeaders(ipc(*BATCHES), content_encoding="zstd")
-    with pytest.raises(FramingError, match="says zstd"):
-        ArrowReader(StreamReader(answer)).read()
 
 
 def test_an_error_of_the_connection_is_raised_unchanged() -> None:
