@@ -119,6 +119,7 @@ def test_a_table_with_a_blob_gets_the_required_properties(column):
     ],
 )
 def test_an_invalid_definition_is_refused_before_it_is_sent(columns, partitions, options, message):
+    """Evidence 121 (vendor page "Blob data type and multimodal storage"): a BLOB is never a key."""
     with pytest.raises(ArgumentError, match=message):
         create_table_sql(TABLE, schema(columns, partitions), TableOptions(**options))
 

@@ -16,11 +16,9 @@ import pyarrow as pa
 import pytest
 
 from odps_nb.access.connection import Connection
-from odps_nb.errors import ArgumentError, QueryError
 from odps_nb.terms import BlobReference, Compression, PartitionSpec
 from odps_nb.wire import calls
 from odps_nb.wire.blocks import BlockDecoder
-from odps_nb.wire.control import BLOB_TABLE_PROPERTIES, BLOB_TABLE_SETTINGS
 from odps_nb.wire.frames import BlobData, BlobStart, FrameHeader, encode_frame
 from odps_nb.wire.layers import BlobBodyDecoder
 from odps_nb.wire.schema_json import WriteSchema, decode_nested
@@ -80,42 +78,6 @@ def bare(body: bytes) -> bytes:
     """Return a body without its block checksums."""
     blocks = BlockDecoder()
     return bytes(blocks.feed(body)) + bytes(blocks.feed_eof())
-
-
-def test_a_table_with_a_blob_is_created_with_its_properties_and_settings(
-    odps: Connection, new_name: NewName
-) -> None:
-    """evidence 120, 121: conftest.py of both suites; vendor page "Blob data type"."""
-    name = new_name("evb")
-    with pytest.raises(QueryError, match="only Append Delta tables support BLOB"):
-        odps.sql(f"create table {name} (a bigint, b blob)")
-    listed = ", ".join(f"'{key}'='{value}'" for key, value in BLOB_TABLE_PROPERTIES.items())
-    text = f"create table {name} (a bigint, b blob) tblproperties ({listed})"
-    with pytest.raises(QueryError, match=r"SET odps\.table\.append2\.enable=true"):
-        odps.sql(text)
-    odps.sql(text, settings=BLOB_TABLE_SETTINGS)
-    ours = odps.create_table(new_name("evb"), "a bigint, b array<blob>")
-    for table in (odps.table(name), ours):
-        assert table.schema.names == ("a", "b")
-
-
-@pytest.mark.parametrize(
-    ("columns", "options"),
-    [
-        ("a blob", {"primary_key": "a"}),
-        ("a bigint, b blob", {"partitioned_by": "b"}),
-        ("a blob", {"cluster_by": "a", "buckets": 4}),
-        ("a map<blob,bigint>", {}),
-    ],
-)
-def test_a_blob_cannot_be_a_key(
-    odps: Connection, new_name: NewName, columns: str, options: dict[str, Any]
-) -> None:
-    """evidence 121: vendor page "Blob data type and multimodal storage"."""
-    name = new_name("evb")
-    with pytest.raises(ArgumentError, match="BLOB"):
-        odps.create_table(name, columns, **options)
-    assert odps.tables(name) == []
 
 
 def test_blobs_may_be_nested(odps: Connection, make: Make) -> None:
