@@ -231,7 +231,7 @@ def test_partition_levels_are_separated_by_a_slash_or_comma_and_several_partitio
 
 
 def test_odps_nb_puts_slashes_between_partition_levels_of_a_read(raw: Raw, parted: str) -> None:
-    """evidence 16: the slash is confirmed here (C++: TestFilterOptionsRequiredPartitions)"""
+    """evidence 16, 82: confirmed here (C++: TestFilterOptionsRequiredPartitions; header)"""
     table = TableName.parse(parted, project=raw.service.project)
     specs = (PartitionSpec.of("p1=partition1,p2=a"), PartitionSpec.of("p1=partition2"))
     wire = CreateReadSession(

@@ -18,7 +18,7 @@ from odps_nb.client.auth.profile import Profile
 from odps_nb.client.calls.storage import StorageClient
 from odps_nb.client.write.session import open_write_session
 from odps_nb.errors import ConflictError, InvalidRequestError, NotFoundError
-from odps_nb.terms import PartitionSpec, TableName, WriteMode
+from odps_nb.terms import TableName, WriteMode
 from odps_nb.wire import calls
 from tests.support.named import NewName
 from tests.support.service.raw_writes import Raw, Writer
@@ -80,17 +80,6 @@ def test_the_commit_creates_a_missing_partition(
     parted.commit(session)
     assert [str(spec) for spec in table.partitions()] == ["p1=aaa,p2=bbb"]
     assert selected_values(odps, parted) == [1]
-
-
-def test_the_client_puts_slashes_between_partition_levels(parted: Writer) -> None:
-    """evidence 82, 16, 142: max_storage_api.h; the comma is for previews only."""
-    spec = PartitionSpec.of("p1=a,p2=b")
-    write = calls.CreateWriteSession(table=parted.table, partition=spec).encode()
-    assert json.loads(write.body or b"")["PartialPartitionSpec"] == "p1=a/p2=b"
-    read = calls.CreateReadSession(table=parted.table, partitions=(spec,)).encode()
-    assert json.loads(read.body or b"")["RequiredPartitions"] == ["p1=a/p2=b"]
-    preview = calls.Preview(table=parted.table, partition=spec).encode()
-    assert json.loads(preview.body or b"")["Partition"] == "p1=a,p2=b"
 
 
 @pytest.mark.parametrize(
