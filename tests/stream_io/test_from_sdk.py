@@ -237,16 +237,6 @@ def test_data_that_is_not_bytes_is_refused_before_anything_is_sent(kind: Any, da
     assert upload.body == b"text"
 
 
-def test_results_of_finish_are_none_before_the_call_of_finish() -> None:
-    writer = StreamWriter(StoringUpload())
-    assert writer.get_route_token() is writer.get_request_id() is None
-    assert writer.get_write_stream_response() is None
-    writer.write(b"rows")
-    writer.finish()
-    assert writer.get_route_token() == "route-1"
-    assert writer.get_write_stream_response().exactly_once_row_offset is None
-
-
 def test_session_statuses_equal_those_of_the_sdk() -> None:
     for theirs in SdkStatus:
         ours = Status[theirs.name]

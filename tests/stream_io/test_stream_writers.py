@@ -247,36 +247,3 @@ def test_a_response_without_exactly_one_reference_raises_an_error(
         writer = BlobStreamWriter(opener(transport, peer.url))
         with pytest.raises(FramingError, match="references"):
             writer.finish()
-
-
-class ForeignAnswer:
-    """A response like that of requests, with ``status_code`` and ``content``."""
-
-    status_code = 200
-    headers = {"X-Odps-Request-Id": "r7"}  # noqa: RUF012
-    content = b'{"CommitMessage": "m"}'
-
-
-class ForeignUpload:
-    """An upload function that is not from odps_nb."""
-
-    def __init__(self) -> None:
-        self.parts: list[bytes] = []
-
-    def write(self, data: bytes) -> None:
-        self.parts.append(data)
-
-    def finish(self) -> ForeignAnswer:
-        return ForeignAnswer()
-
-    def abort(self) -> None:
-        raise AssertionError("the upload was aborted")
-
-
-def test_an_upload_object_of_another_library_is_accepted() -> None:
-    upload = ForeignUpload()
-    with StreamWriter(upload) as writer:
-        writer.write(bytearray(b"ab"))
-        writer.write(b"c")
-    assert b"".join(upload.parts) == b"abc"
-    assert writer.finish().request_id == "r7"
