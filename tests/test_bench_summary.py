@@ -12,8 +12,6 @@ import pytest
 from benchmarks import __main__ as bench
 from benchmarks._summary import HEAD, MEMORY, TIMES, table
 
-PYODPS = "pyodps maxstorage"
-
 
 def times(where: str, title: str, **seconds: list[float]) -> dict[str, Any]:
     named = {name.replace("_", " "): rounds for name, rounds in seconds.items()}

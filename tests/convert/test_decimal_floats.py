@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from decimal import Context, Decimal
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -20,9 +20,6 @@ from odps_nb.convert.decimal_floats import (
 )
 from odps_nb.convert.pandas_frame import to_pandas
 from tests.support.watcher import Watcher
-
-if TYPE_CHECKING:
-    pass
 
 _ROOM = Context(prec=100)
 

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 Names = Callable[[str], str]
 Load = Callable[..., "DataFrame"]
-DAY = "ds=2024-01-03"
 pytestmark = pytest.mark.spark
 
 

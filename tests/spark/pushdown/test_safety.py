@@ -36,7 +36,6 @@ PATTERNS = ["%", "a%", "%a", "%ü%", "_", "a_", "", "%'%", "A", "%%", ".%", "%\t
 SCHEMA = TableSchema(
     columns=parse_columns("id bigint, n int, s string, d decimal(10,2), g boolean, w double")
 )
-COLUMNS = SCHEMA.names
 
 
 def rows() -> list[dict[str, Any]]:

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 PAGE = Path(__file__).parents[3] / "docs" / "spark-sql.md"
-OUTCOMES = {"reads", "adds", "replaces", "nothing", "refused", "fails"}
 TABLES = ("trades", "ledger")
 ROWS = {"trades": [(1, 0.5, "a"), (2, 1.5, "b")], "ledger": [(1,)]}
 
