@@ -9,6 +9,7 @@ from __future__ import annotations
 import uuid
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from odps_nb.access.checks import check_count
@@ -19,7 +20,7 @@ from odps_nb.client.auth.profile import Profile
 from odps_nb.client.calls.progress import Phase, Progress, ProgressTracker
 from odps_nb.client.catalog import list_projects, list_schemas, list_tables
 from odps_nb.client.sql.definitions import create_table, drop_table
-from odps_nb.errors import ArgumentError, StateError
+from odps_nb.errors import ArgumentError, ServiceError, StateError
 from odps_nb.explained import Instructive, explained
 from odps_nb.terms import (
     BlobReference,
@@ -90,6 +91,7 @@ class Connection(DisplayedText, Instructive):
         self._profile, self._service = profile, service
         self._client: StorageClient | None = None
         self._closed = False
+        self._project_zone: str | None = None  # "": the project does not name it
         self._queries: deque[Query] = deque(maxlen=MAX_QUERIES)
         self._jobs: deque[Query] = deque(maxlen=MAX_QUERIES)  # SQL jobs of explorers and charts
         if address is None:  # for pickles: the settings without credentials
@@ -168,6 +170,23 @@ class Connection(DisplayedText, Instructive):
 
         settings = dict(self._address.settings)
         return TransferChoice(TransferMode.of(settings.get("transfer")))
+
+    @property
+    def _sql_zone(self) -> str | None:
+        """The time zone of statements that set none; ``None`` if the project does not name it.
+
+        Without a time zone of the connection, sends one request, and caches the response.
+        """
+        if self.profile.timezone is not None:
+            return self.profile.timezone
+        if self._project_zone is None:
+            from odps_nb.wire.control import GetProject
+
+            self._project_zone = ""
+            with suppress(ServiceError):  # the key may not read the properties
+                info = self._storage.control(GetProject(project=self.profile.project))
+                self._project_zone = info.timezone or ""
+        return self._project_zone or None
 
     # -- tables -------------------------------------------------------------------------------
 

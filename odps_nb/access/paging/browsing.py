@@ -6,6 +6,7 @@ documented only once.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
@@ -14,7 +15,8 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from odps_nb.access.binding.literals import literal
+from odps_nb.access.binding.literals import Writer, literal
+from odps_nb.access.binding.values import Time
 from odps_nb.access.paging.ordering import MAX_SORTED, Order, name_in_sql, order_by
 from odps_nb.access.paging.selected import SelectedRows
 from odps_nb.access.paging.sql_job import JOB_SETTINGS, SqlJob
@@ -28,13 +30,17 @@ from odps_nb.client.read.plan import ReadPlan
 from odps_nb.client.read.splits import START, Placed, RowPlace, iter_placed, iter_split
 from odps_nb.client.sql.definitions import quoted
 from odps_nb.client.sql.result import iter_result_rows
-from odps_nb.client.sql.settings import schema_settings
+from odps_nb.client.sql.settings import schema_settings, without_end
 from odps_nb.convert.references import present_batch
 from odps_nb.errors import ArgumentError
+from odps_nb.filters.literals import clock_of, instant_of, zone_of
+from odps_nb.filters.parse import parse_condition
 from odps_nb.filters.row_filter import RowFilter
+from odps_nb.filters.tree import ValueKind, nodes_of
 from odps_nb.schema import Column, TableSchema
-from odps_nb.terms import PartitionSpec, RowRangeSplit, TextMode, TextOptions
+from odps_nb.terms import PartitionSpec, RowRangeSplit, TextMode, TextOptions, TimeUnit
 from odps_nb.wire.calls import MIN_BATCH_BYTES
+from odps_nb.wire.control import SQL_ZONE
 
 if TYPE_CHECKING:
     from odps_nb.access.connection import Connection
@@ -76,10 +82,12 @@ class _ScanRows:
         columns: tuple[Column, ...] | None = None,
         *,
         text: TextOptions | None = None,
+        whole: ReadPlan | None = None,
     ) -> None:
         self._scan, self._columns = scan, columns
-        # for exports, where invalid UTF-8 is never replaced
+        # for exports, which contain all columns, and where invalid UTF-8 is never replaced
         self.text: TextOptions = text or scan._plan.text
+        self._whole = whole
         self._chosen: tuple[str | None, Scan] | None = None
         self._token, self._job = CancelToken(), SqlJob()
 
@@ -239,14 +247,17 @@ class _ScanRows:
         """Return a new read of the rows that match a condition; `stop` cancels the read."""
         scan = self._scan
         if where is None:
-            selection = scan._copy(replace(scan._plan, text=text), None)
+            selection = scan._copy(self._exported(scan._plan, text), None)
         else:
-            plan = replace(self._filtered(where), text=text)
-            selection = Scan(
-                self.connection, plan, max_bytes=scan._max_bytes, progress=scan._progress
-            )
+            plan = self._exported(self._filtered(where), text)
+            selection = self._again(plan)
         self._token = CancelToken()
         return SelectedRows(selection, None, self._token)
+
+    def _exported(self, plan: ReadPlan, text: TextOptions) -> ReadPlan:
+        of = self._whole or plan
+        names = of.partition_columns
+        return replace(plan, text=text, columns=of.columns, partition_columns=names)
 
     def check(self, where: str) -> None:
         """Raise `ArgumentError` for a condition that `found` would reject."""
@@ -271,12 +282,18 @@ class _ScanRows:
         """
         text = self.sorting(order, where, most)
         result = self._run(text)
-        return _ResultRows(result, title=self.title, like=self.columns)
+        return _ResultRows(
+            result,
+            title=self.title,
+            like=self.columns,
+            first_columns=len(self.columns),
+            text=self.text,
+        )
 
     def sorting(self, order: Order, where: str | None, most: int = MAX_SORTED) -> str:
         """Return the query that `ordered` runs."""
-        named = [name_in_sql(column.name) for column in self.columns]
-        text = f"select {', '.join(named) if self._scan._plan.columns else '*'} "
+        named = map(name_in_sql, (self._whole or self._scan._plan).columns)
+        text = f"select {', '.join(named) or '*'} "
         return text + self.relation(where) + order_by(self.columns, order, most)
 
     @property
@@ -303,7 +320,20 @@ class _ScanRows:
     @property
     def job_settings(self) -> dict[str, str]:
         """The settings for SQL jobs over a `relation`."""
-        return JOB_SETTINGS | schema_settings(self._scan._plan.table.schema)
+        plan = self._scan._plan
+        # the time zone of the conditions; that of the project may be another one
+        return JOB_SETTINGS | schema_settings(plan.table.schema) | {SQL_ZONE: plan.timezone}
+
+    @property
+    def required_settings(self) -> dict[str, str]:
+        """The settings without which SQL over a `relation` fails or returns other rows."""
+        plan, profile = self._scan._plan, self.connection.profile
+        schema, is_own = plan.table.schema, plan.table.schema == profile.schema
+        zone = {} if profile.timezone else {SQL_ZONE: plan.timezone}
+        return ({} if is_own else schema_settings(schema)) | zone
+
+    def check_zone(self) -> None:
+        """Raise if SQL jobs run in another time zone than that of the displayed times."""
 
     def query(self, text: str) -> pa.Table:
         """Run a SQL job that selects few rows from a `relation`; `stop` cancels the job."""
@@ -319,7 +349,8 @@ class _ScanRows:
         plan = self._scan._plan
         both = [part for part in (plan.where, where) if part]
         condition = " and ".join(f"({part})" for part in both) if len(both) > 1 else "".join(both)
-        columns, since = list(plan.columns), plan.increment
+        columns = list((self._whole or plan).columns)
+        since, unit = plan.increment, plan.timestamp_unit
         if since is not None:
             columns = [name for name in columns if name != CHANGE.name]
         arguments = [
@@ -327,14 +358,17 @@ class _ScanRows:
             ("where", condition or None),
             ("partitions", [str(spec) for spec in plan.partitions] or None),
             ("limit", plan.limit),
-            ("text", "binary" if plan.text.mode is TextMode.BINARY else None),
+            ("timestamp_unit", unit and {TimeUnit.MICRO: "us", TimeUnit.NANO: "ns"}[unit]),
+            ("text", None if self.text.mode is TextMode.STRICT else self.text.mode.value),
             ("char_padding", plan.text.char_padding or None),
+            ("max_bytes", self._scan._max_bytes),
             ("since", since and since.start),
             ("until", since and since.end),
             ("changes", (since and since.changes) or None),
         ]
         options = ", ".join(f"{key}={value!r}" for key, value in arguments if value is not None)
-        return f"odps.table({_short_name(self)!r}).read({options})"
+        name = self.connection.profile._short_name(plan.table)
+        return f"odps.table({name!r}).read({options})"
 
     def narrowed(self, columns: int) -> Rows:
         """Return a row source with only the first ``columns`` columns."""
@@ -346,15 +380,22 @@ class _ScanRows:
             partition_columns=tuple(column.name for column in schema.partition_columns),
             schema=schema,
         )
-        return _ScanRows(Scan(self.connection, narrow_plan), first_columns)
+        return self._with(self._again(narrow_plan), first_columns, self._whole or plan)
 
     def copy(self) -> Rows:
         """Return a row source of the same rows that is read and stopped independently."""
-        return _ScanRows(self._scan, self._columns)
+        return self._with(self._scan, self._columns, self._whole)
 
     def renewed(self) -> Rows:
         """Return a source of the current rows, for use after the session has expired."""
-        return _ScanRows(Scan(self.connection, self._scan._plan), self._columns)
+        return self._with(self._again(self._scan._plan), self._columns, self._whole)
+
+    def _again(self, plan: ReadPlan) -> Scan:
+        scan = self._scan
+        return Scan(self.connection, plan, max_bytes=scan._max_bytes, progress=scan._progress)
+
+    def _with(self, scan: Scan, columns: tuple[Column, ...] | None, whole: ReadPlan | None) -> Rows:
+        return _ScanRows(scan, columns, text=self.text, whole=whole)
 
     def stop(self) -> None:
         """Cancel a SQL job, and the last read by `found` or `selected`. Any thread may call it."""
@@ -503,7 +544,7 @@ class _ResultRows:
         sorted_result = self._job.run(
             self.connection, text, shown=result._text, settings=result.settings
         )
-        return _ResultRows(sorted_result, title=self.title, like=self.columns)
+        return _ResultRows(sorted_result, title=self.title, like=self.columns, text=self.text)
 
     def sorting(self, order: Order, where: str | None, most: int = MAX_SORTED) -> str:
         return f"select * {self.relation(where)}{order_by(self.columns, order, most)}"
@@ -519,12 +560,49 @@ class _ResultRows:
 
     def relation(self, where: str | None) -> str:
         self._require_all_rows()
-        inner = self._result.sql.strip().rstrip(";")
-        return f"from (\n{inner}\n) t" + (f" where {where}" if where else "")
+        inner = without_end(self._result.sql)
+        return f"from (\n{inner}\n) t" + (f" where {self._in_sql(where)}" if where else "")
+
+    def _in_sql(self, where: str) -> str:
+        """Return a condition with its times in the time zone of the query."""
+        condition = self._filter(where).condition
+        if not any(
+            getattr(node, "kind", None) is ValueKind.INSTANT for node in nodes_of(condition)
+        ):
+            return where
+        zone, there = self._zones
+        if there == zone:
+            return where
+        moved = _CAST.sub(lambda match: _in_zone(match[1], zone, there), where)
+        if parse_condition(moved, self._result.schema, timezone=there) != condition:
+            raise self._in_two_zones("the condition")
+        return moved
+
+    @property
+    def _zones(self) -> tuple[str, str]:
+        """The time zones of conditions and of the query; may send one request."""
+        zone = self.connection.profile.timezone or "UTC"
+        return zone, self._result.settings.get(SQL_ZONE) or self.connection._sql_zone or zone
+
+    def check_zone(self) -> None:
+        zone, there = self._zones
+        if zone != there:
+            raise self._in_two_zones("the chart")
+
+    def _in_two_zones(self, what: str) -> ArgumentError:
+        zone, there = self._zones
+        return ArgumentError(
+            f"the query runs in the time zone {there}, but the times of {what} are in {zone}",
+            hint=f"connect with timezone={there!r}, and run the query again",
+        )
 
     @property
     def job_settings(self) -> dict[str, str]:
         return {**self._result.settings, **JOB_SETTINGS}
+
+    @property
+    def required_settings(self) -> dict[str, str]:
+        return dict(self._result.settings)
 
     def query(self, text: str) -> pa.Table:
         result = self._result
@@ -532,12 +610,12 @@ class _ResultRows:
         return job.to_arrow(progress=False)
 
     def code(self, where: str | None) -> str:
-        query = self._result.sql.strip().rstrip(";")
-        text = f"select * from (\n{query}\n) t where {where}" if where else query
+        query = without_end(self._result.sql)
+        text = f"select * {self.relation(where)}" if where else query
         settings = f", settings={self._result.settings!r}" if self._result.settings else ""
-        shown = self._result._text
-        options = ', text="binary"' if shown.mode is TextMode.BINARY else ""
-        options += ", char_padding=True" if shown.char_padding else ""
+        mode = self.text.mode
+        options = "" if mode is TextMode.STRICT else f", text={mode.value!r}"
+        options += ", char_padding=True" if self.text.char_padding else ""
         first = "" if self._result._limit is None else f".first({self._result._limit})"
         return f"odps.sql({text!r}{settings}{options}){first}"
 
@@ -551,7 +629,13 @@ class _ResultRows:
         return self.copy()  # `Result` opens a new session itself
 
     def _with(self, result: Result, columns: int | None) -> Rows:
-        return _ResultRows(result, title=self._title, like=self._like, first_columns=columns)
+        return _ResultRows(
+            result,
+            title=self._title,
+            like=self._like,
+            first_columns=columns,
+            text=self.text,
+        )
 
     def stop(self) -> None:
         self._job.stop()
@@ -561,9 +645,15 @@ class _ResultRows:
 Rows = _ScanRows | _ResultRows
 
 
-def _short_name(rows: Rows) -> str:
-    project, _, rest = rows.title.partition(".")
-    return rest if project == rows.connection.profile.project else rows.title
+# how `bind` writes times in a condition; Z marks UTC
+_CAST = re.compile(r"CAST\('([0-9][0-9 :.-]{18,28}Z?)' AS TIMESTAMP\)")
+
+
+def _in_zone(text: str, zone: str, other: str) -> str:
+    """Return the literal of a time, given in one time zone, for SQL in another one."""
+    clock = clock_of(text.rstrip("Z"))
+    instant = clock if text.endswith("Z") else instant_of(clock, zone_of(zone))
+    return Writer(timezone=other).literal(Time(instant, is_instant=True))
 
 
 def _inside(partitions: Sequence[PartitionSpec]) -> str:

@@ -92,10 +92,11 @@ def create_and_write(
 ) -> Receipt:
     """Create a table with the data's columns, and write the data; see `Connection.create_table`."""
     if table_options.if_not_exists:
+        name = table.connection.profile._short_name(table.name)
         raise ArgumentError(
             "if_not_exists= cannot be combined with rows",
             argument="if_not_exists",
-            hint=f"use odps.table({table.name.table!r}).write(data, create=True)",
+            hint=f"use odps.table({name!r}).write(data, create=True)",
         )
     storage = table.connection._storage
     typed = typed_columns(types)

@@ -207,6 +207,11 @@ class Profile:
             return text
         return TableName.parse(text, project=self.project, schema=self.schema)
 
+    def _short_name(self, table: TableName) -> str:
+        """Return the shortest text from which `table` returns this name."""
+        texts = (table.table, f"{table.project}.{table.table}", str(table))
+        return next(text for text in texts if self.table(text) == table)
+
     def as_options(self) -> dict[str, str]:
         """Return all settings as text for a Spark reader's options, **secrets included**.
 

@@ -20,6 +20,11 @@ NAMESPACE = "odps.namespace.schema"
 BETWEEN = r"(?:\s|--[^\n]*\n|/\*.*?\*/)*+"
 """Pattern of blanks and comments; needs ``re.DOTALL``."""
 _SET = re.compile(rf"{BETWEEN}set\s+([\w.]+)\s*=([^;]*)(?:;|$)", re.IGNORECASE | re.DOTALL)
+_END = re.compile(
+    r"""'(?:[^'\\]|\\.)*+'|"(?:[^"\\]|\\.)*+"|`[^`]*+`|--[^\n]*|/\*.*?\*/"""
+    r"|(?P<end>;(?:[\s;]|--[^\n]*|/\*.*?\*/)*+\Z)",
+    re.DOTALL,
+)
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _LATER = re.compile(
     r"""'(?:[^'\\]|\\.)*+'|"(?:[^"\\]|\\.)*+"|`[^`]*+`|--[^\n]*|/\*.*?\*/"""
@@ -57,6 +62,18 @@ def split_settings(sql: str) -> tuple[dict[str, str], str]:
             hint="end each setting with ; and write the query below",
         )
     return settings, rest
+
+
+def without_end(sql: str) -> str:
+    """Return a statement without the semicolon at its end, and the comments after it.
+
+    Examples
+    --------
+    >>> without_end("select ';--' a; -- all")
+    "select ';--' a"
+    """
+    end = next((match for match in _END.finditer(sql) if match["end"]), None)
+    return (sql if end is None else sql[: end.start()]).strip()
 
 
 def texts_of(given: object, what: str = "setting") -> dict[str, str]:

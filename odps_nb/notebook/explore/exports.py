@@ -6,7 +6,7 @@ import io
 import re
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,12 +32,14 @@ if TYPE_CHECKING:
     import pandas as pd
     import polars as pl
 
+    from odps_nb.access.connection import Connection
     from odps_nb.notebook.explore.view import RowView
 
 MAX_FILE = 100_000_000
 """Size in bytes of a downloaded file at which no more rows are added to it."""
 CHUNK = 256 * 1024
 BOM = b"\xef\xbb\xbf"  # spreadsheets need it to read UTF-8
+_NAME = "odps"  # the variable of the connection in generated code
 PIECE = 4 * 1024 * 1024  # bytes of Arrow data to write at a time
 
 FileKind = Literal["csv", "xlsx", "parquet"]
@@ -115,22 +117,37 @@ def _name_part(text: str, most: int) -> str:
 
 def cell_code(view: RowView, used: set[str]) -> str:
     """Return code for a cell that reads the selected rows into a variable not in ``used``."""
-    from IPython import get_ipython
-
-    shell = get_ipython()
-    names = {} if shell is None else shell.user_ns
-    name = next(
-        candidate
-        for candidate in ("df", *(f"df{n}" for n in range(2, len(names) + len(used) + 3)))
-        if candidate not in names and candidate not in used
-    )
+    names = _user_names()
+    name = _free("df", {*names, *used})
     used.add(name)
-    holders = (variable for variable, value in names.items() if value is view.connection)
-    connection = next((holder for holder in holders if not holder.startswith("_")), None)
-    magics = loaded_magics()
-    opening = magics.context.opening(view.connection) if magics and connection is None else ""
-    code = f"{connection or 'odps'}{view.frame_code.removeprefix('odps')}"
+    code, opening = view.frame_code, ""
+    if _holder(view.connection) is None:
+        connection, magics = _free("odps", names), loaded_magics()
+        opening = "" if magics is None else magics.context.opening(view.connection, connection)
+        code = f"{connection}{code.removeprefix(_NAME)}" if opening else code
     return f"{opening}{name} = {code}\n{name}"
+
+
+def named(code: str, connection: Connection) -> str:
+    """Return code that begins with ``odps``, with the user's variable for the connection."""
+    return f"{_holder(connection) or _NAME}{code.removeprefix(_NAME)}"
+
+
+def _holder(connection: Connection) -> str | None:
+    """Return the name of a variable of the user that holds the connection."""
+    holders = [name for name, value in _user_names().items() if value is connection]
+    return next((name for name in sorted(holders, key=_NAME.__ne__) if name[0] != "_"), None)
+
+
+def _user_names() -> dict[str, Any]:
+    ipython = sys.modules.get("IPython")
+    shell = None if ipython is None else ipython.get_ipython()
+    return {} if shell is None else dict(shell.user_ns)
+
+
+def _free(base: str, taken: Collection[str]) -> str:
+    numbered = (f"{base}{n}" for n in range(2, len(taken) + 3))
+    return next(name for name in (base, *numbered) if name not in taken)
 
 
 def sort_code(order: Order) -> str:

@@ -35,7 +35,7 @@ from odps_nb.notebook.explore.choosing.search import (
     all_in_order,
     first_in_order,
 )
-from odps_nb.notebook.explore.exports import ExportsRows, sort_code
+from odps_nb.notebook.explore.exports import ExportsRows, named, sort_code
 from odps_nb.notebook.explore.pages import Cell, Mark, Page, RangePager, StreamPager, TellTested
 from odps_nb.notebook.explore.profiles.known import KnownProfiles
 from odps_nb.notebook.explore.profiles.profile import TableProfile
@@ -314,12 +314,13 @@ class RowView(ExportsRows):
         """Python code that reads all selected rows, and a note of what it omits (or ``""``)."""
         search, order = self.choice.search, self.choice.order
         if order and not search and not self.is_sorted_part:
-            return self._shown.rows.code(None), ""  # type: ignore[union-attr]  # no search
+            code = self._shown.rows.code(None)  # type: ignore[union-attr]  # no search
+            return named(code, self.connection), ""
         omitted = [
             f"the {setting}" for setting, is_set in (("search", search), ("order", order)) if is_set
         ]
         note = f"without {' and '.join(omitted)}" if omitted else ""
-        return self._rows.code(self.where), note
+        return named(self._rows.code(self.where), self.connection), note
 
     @property
     def frame_code(self) -> str:
@@ -327,7 +328,8 @@ class RowView(ExportsRows):
 
         If a search text is set, the code omits it, and a comment states this.
         """
-        read = f"{self._rows.code(self.where)}.to_pandas(){sort_code(self.choice.order)}"
+        rows = named(self._rows.code(self.where), self.connection)
+        read = f"{rows}.to_pandas(){sort_code(self.choice.order)}"
         return f"{read}  # without the search" if self.choice.search else read
 
     def choose(self, choice: Choice, cancel: CancelToken | None = None) -> None:

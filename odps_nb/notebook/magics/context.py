@@ -78,8 +78,8 @@ class Context:
         self.cache = NameCache(_names_of(connection), patience=PATIENCE)
         self.cache.prefetch()  # so that the first Tab can offer the tables
 
-    def opening(self, connection: Connection) -> str:
-        """Return code that assigns this connection, or an equivalent one, to ``odps``.
+    def opening(self, connection: Connection, name: str) -> str:
+        """Return code that assigns this connection, or an equivalent one, to the variable ``name``.
 
         Return ``""`` if ``%odps connect`` did not create the connection.
         """
@@ -91,15 +91,15 @@ class Context:
         }
         if target == "local":  # a second embedded service would have different tables
             switches = "".join(f' --{name} "{value}"' for name, value in settings.items())
-            return f"odps = %odps connect local{switches}\n"
+            return f"{name} = %odps connect local{switches}\n"
         if target is not None and self.variables.get(target) is connection:
-            return "" if target == "odps" else f"odps = {target}\n"
+            return f"{name} = {target}\n"
         arguments = [f"{name}={value!r}" for name, value in settings.items()]
         if target is not None:
             key = "endpoint" if "://" in target else "source"
             is_variable = is_source(self.variables.get(target))
             arguments.insert(0, target if is_variable else f"{key}={target!r}")
-        return f"import odps_nb\nodps = odps_nb.connect({', '.join(arguments)})\n"
+        return f"import odps_nb\n{name} = odps_nb.connect({', '.join(arguments)})\n"
 
     def transfer_line(self) -> str:
         """Return the service that transfers the connection's rows, and why; sends no request.

@@ -98,7 +98,7 @@ def test_connect_accepts_profiles_and_pyodps_objects_from_a_variable(ip, service
     assert " · the service responds · time zone: UTC in the project, " in note["text/plain"]
     assert "orders" in found.tables()
     context = ip.magics_manager.registry["OdpsMagics"].context
-    assert "odps_nb.connect(o, timezone='Asia/Shanghai')" in context.opening(found)
+    assert "odps_nb.connect(o, timezone='Asia/Shanghai')" in context.opening(found, "odps")
     found.close()
 
 

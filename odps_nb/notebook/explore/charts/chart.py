@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,9 +20,12 @@ from odps_nb.notebook.explore.charts.choice import ChartChoice, choose
 from odps_nb.notebook.explore.charts.drawing import HEIGHT, WIDTH, group_name, svg, title
 from odps_nb.notebook.explore.charts.figures import ChartMark, FigureQuery, Figures
 from odps_nb.notebook.explore.charts.read_figures import ReadFigures, why_not_read
+from odps_nb.notebook.explore.exports import named
 from odps_nb.notebook.explore.values.axis import number_text
+from odps_nb.notebook.explore.values.cells import kind_of
 from odps_nb.notebook.live.live_view import LiveView
 from odps_nb.terms import format_bytes
+from odps_nb.wire.control import SQL_ZONE
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -76,19 +80,29 @@ def chart_of(
     result.
     """
     zone = rows.connection.profile.timezone
+    by_time = any(column and kind_of(column) == "INSTANT" for column in (choice.x, choice.color))
     if by_query:
+        if by_time:
+            rows.check_zone()
         cancel.watch(rows)
         query = FigureQuery(rows, choice, where, zone)
     else:
         query = ReadFigures(rows, choice, where, zone, cancel)
-    return Chart(rows.title, choice, query.figures(), rows.code(where))
+    figures = query.figures()
+    settings = rows.required_settings
+    if not (by_time or "TIMESTAMP" in figures.sql):
+        settings.pop(SQL_ZONE, None)
+    prefix = "".join(f"set {name}={value};\n" for name, value in settings.items())
+    figures = replace(figures, sql=prefix + figures.sql)
+    return Chart(rows.title, choice, figures, named(rows.code(where), rows.connection))
 
 
 class Chart(LiveView):
     """A chart of grouped rows, shown in a notebook as a picture.
 
     ``sql`` is a query that returns the chart's values, including those that the chart omits
-    (see ``note``). ``code`` is Python code that draws the chart again.
+    (see ``note``); it begins with the settings that it needs. ``code`` is Python code that draws
+    the chart again.
     """
 
     _script = Path(__file__).with_name("chart.js")
