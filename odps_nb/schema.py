@@ -245,7 +245,11 @@ class TableSchema:
 
     def _repr_pretty_(self, printer: Any, _: object) -> None:
         """Show one column per line in IPython."""
-        texts = ((column.name, str(column.type), column.comment) for column in self)
+        keys = set(self.partition_columns)
+        texts = (
+            (column.name, str(column.type), "(partition) " * (column in keys) + column.comment)
+            for column in self
+        )
         rows = [[text if text.isprintable() else ascii(text) for text in row] for row in texts]
         wide = [max((len(row[n]) for row in rows), default=0) for n in range(2)]
         wide[1] = min(wide[1], 16)  # one long type must not move all comments to the right

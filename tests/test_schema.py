@@ -99,7 +99,7 @@ def test_a_schema_lists_data_columns_before_partition_columns() -> None:
 
 
 def test_ipython_displays_one_column_of_a_schema_per_line() -> None:
-    assert pretty(SCHEMA) == "id     bigint\nGröße  string\nds     string"
+    assert pretty(SCHEMA) == "id     bigint\nGröße  string\nds     string  (partition)"
     assert pretty(TableSchema()) == "no columns"
 
 

@@ -86,11 +86,11 @@ class Queries(Displayed, tuple[Query, ...]):
     def _listing(self) -> Listing:
         from odps_nb.notebook.display.listing import Listing
 
-        chosen = "mine=True" if all(query.mine for query in self) else ""
         return Listing(
             headers=("", "time", "sql", "state", "seconds", "rows", "received"),
             rows=tuple((n, *_facts(query)) for n, query in enumerate(self)),
-            caption=f"odps.queries({chosen})[N].run() runs statement N again" if self else "",
+            # the numbers of a list that is created later are higher
+            caption="assign this list to q, and q[N].run() runs statement N again" if self else "",
             empty="no queries yet",
         )
 

@@ -66,8 +66,7 @@ def test_jobs_of_an_explorer_are_listed_separately(odps_alone):
     assert [one.mine for one in odps_alone.queries()] == [False, False, True]
     (mine,) = odps_alone.queries(mine=True)
     assert mine.sql == DAYS
-    assert "odps.queries()[N]" in repr(odps_alone.queries())
-    assert "odps.queries(mine=True)[N]" in repr(odps_alone.queries(mine=True))
+    assert "odps.queries(" not in repr(odps_alone.queries())  # a later list has other numbers
 
 
 @pytest.mark.nightly
@@ -86,7 +85,7 @@ def test_the_table_of_queries_shows_text_and_no_key(odps_alone):
     for text in (*shown.values(), repr(odps_alone.queries()), repr(odps_alone.queries()[0])):
         assert "\u202e" not in text
         assert str(odps_alone.profile.access_key) not in text
-    assert "odps.queries(mine=True)[N].run() runs statement N again" in shown["text/plain"]
+    assert "assign this list to q, and q[N].run() runs statement N again" in shown["text/plain"]
 
 
 def test_a_pickled_result_does_not_contain_the_list_of_queries(odps_alone):

@@ -144,8 +144,7 @@ class Explorer(ExportsRows, LiveView):
         self.view.stop_export()
 
     def __repr__(self) -> str:
-        where = f", where {self.view.where}" if self.view.where else ""
-        return f"<Explorer of {self.view.title}{where}>"[:300]
+        return f"<Explorer of {self.view.about}>"
 
     # -- in a notebook --------------------------------------------------------------------------
 

@@ -122,6 +122,15 @@ class RowView(ExportsRows):
         self._shown = self._unsorted(Choice())
         self._before: _Shown | None = None
 
+    def __repr__(self) -> str:
+        return f"<RowView of {self.about}>"
+
+    @property
+    def about(self) -> str:
+        """The title and the filter, at most 280 characters."""
+        where = f", where {self.where}" if self.where else ""
+        return visible(f"{self.title}{where}")[:280]
+
     # -- rows -----------------------------------------------------------------------------------
 
     @property

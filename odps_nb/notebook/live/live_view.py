@@ -18,7 +18,14 @@ from typing import Any, ClassVar
 from odps_nb.access.displayed import DisplayedLive
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.convert.loaded import loaded
-from odps_nb.errors import CancelledError, MissingDependencyError, OdpsNbError, explain, visible
+from odps_nb.errors import (
+    CancelledError,
+    MissingDependencyError,
+    OdpsNbError,
+    StateError,
+    explain,
+    visible,
+)
 from odps_nb.html import escape
 from odps_nb.lifetime import end_at_exit, start_thread
 from odps_nb.notebook.display import output
@@ -119,10 +126,13 @@ class LiveView(DisplayedLive):
         return self
 
     def show(self) -> None:
-        """Display the static page, and in a kernel the widget; raises the errors of the page."""
+        """Display the static page, and in a kernel the widget; raises the errors of the page.
+
+        A closed view has no widget, because nothing would answer its requests.
+        """
         self._is_displayed = False  # display a new output, perhaps in another cell
         self._show_static(self._static_page())
-        if in_kernel():
+        if in_kernel() and not self._closed:
             self._show_widget()
 
     def show_in_kernel(self) -> None:
@@ -148,6 +158,8 @@ class LiveView(DisplayedLive):
 
     def _widget_parts(self, html: Callable[[str], Any]) -> tuple[Any, ...]:
         """Return the widget; without anywidget, ``html`` of a line that says what to install."""
+        if self._closed:
+            return ()
         try:
             return (self.widget(),)
         except MissingDependencyError as error:
@@ -194,6 +206,18 @@ class LiveView(DisplayedLive):
             self._closed, tokens = True, list(self._tokens.values())
         for token in tokens:
             token.cancel()
+
+    def __reduce__(self) -> Any:
+        raise StateError(
+            "a view cannot be pickled, because it belongs to this process",
+            hint="pickle what it shows, such as the result of to_pandas(), and create a new view",
+        )
+
+    def __copy__(self) -> LiveView:
+        return self
+
+    def __deepcopy__(self, _: Any) -> LiveView:
+        return self
 
     def receive(self, content: object, buffers: Sequence[Any] = ()) -> None:
         """Handle a message from the browser; returns immediately, never raises."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import gc
+import pickle
 import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -12,7 +14,7 @@ from ipywidgets.widgets import widget as registry
 
 from odps_nb import lifetime
 from odps_nb.access.connection import Connection
-from odps_nb.errors import ArgumentError
+from odps_nb.errors import ArgumentError, StateError
 from odps_nb.notebook.gallery.view import Gallery
 from odps_nb.notebook.progress.cards import CancelButton
 from tests.support.previews import Column
@@ -28,6 +30,10 @@ def kernel(shell: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 VIEWS: dict[str, Callable[[Connection], Any]] = {
     "gallery": lambda odps: odps.table("media").blobs("content", limit=2),
     "explorer": lambda odps: odps.table("media").explore(rows=3),
+}
+LIVE = {
+    "explorer": VIEWS["explorer"],
+    "chart": lambda odps: odps.table("media").chart("declared"),
 }
 
 
@@ -59,6 +65,30 @@ def test_a_column_of_blobs_is_displayed_again_after_it_was_closed(
         assert any("widget-view" in kind for one in shown for kind in one["data"])
         column.close()
     assert set(registry._instances) == before
+
+
+@pytest.mark.parametrize("name", LIVE)
+def test_a_closed_view_shows_only_its_static_page(
+    name: str, kernel: Any, shown: list[Any], odps: Connection
+) -> None:
+    before = set(registry._instances)
+    view = LIVE[name](odps)
+    view.close()
+    view._ipython_display_()
+    (only,) = shown
+    assert "<img" in only["data"]["text/html"] or "<table" in only["data"]["text/html"]
+    assert view._widget_parts(str) == ()
+    assert set(registry._instances) == before
+
+
+@pytest.mark.parametrize("name", LIVE)
+def test_a_view_is_copied_as_itself_and_cannot_be_pickled(name: str, odps: Connection) -> None:
+    view = LIVE[name](odps)
+    assert copy.copy(view) is copy.deepcopy([view])[0] is view
+    with pytest.raises(StateError, match="cannot be pickled") as caught:
+        pickle.dumps(view)
+    assert "to_pandas()" in str(caught.value.hint)
+    view.close()
 
 
 def test_a_view_whose_creation_failed_is_not_closed_at_exit() -> None:
