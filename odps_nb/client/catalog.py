@@ -177,6 +177,10 @@ def fetch_primary_key(storage: StorageClient, table: TableName) -> tuple[str, ..
 
 def suggest_tables(storage: StorageClient, table: TableName, error: NotFoundError) -> None:
     """Add similar table names to an error's hint; sends one request."""
+    profile = storage.profile
+    if error.code == "NoSuchProject" and table.schema is None and table.project != profile.project:
+        full = f"{profile.project}.{table.project}.{table.table}"
+        error.hint = f"write {full} if {table.project} is a schema; {error.hint}"
     if error.code != "NoSuchTable":
         return
     listed = _listed_tables(storage, table)
@@ -185,8 +189,10 @@ def suggest_tables(storage: StorageClient, table: TableName, error: NotFoundErro
             f"try again in a minute: the project lists {table.table}, but this service does not "
             "find it"
         )
-    elif meant := did_you_mean(table.table, listed, "{}"):
-        error.hint = meant.rstrip()
+    else:
+        before = profile._short_name(table).removesuffix(table.table)
+        if meant := did_you_mean(table.table, listed, f"{before}{{}}"):
+            error.hint = meant.rstrip()
 
 
 def suggest_partitions(

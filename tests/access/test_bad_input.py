@@ -29,7 +29,7 @@ from odps_nb.errors import (
 )
 from odps_nb.terms import PartitionSpec
 from tests.support.odd_objects import ODD, Mistake
-from tests.support.service.connecting import keys_of
+from tests.support.service.connecting import connected, keys_of
 from tests.support.service.services import by_storage_api, by_tunnel
 from tests.support.signatures import MADE, callables
 
@@ -208,6 +208,33 @@ def test_an_error_for_an_unknown_table_suggests_similar_names(odps):
     assert caught.value.hint == "did you mean orders?"
     assert caught.value.request_id
     assert has_three_lines(caught.value)
+
+
+def test_a_suggested_name_finds_the_table_in_its_schema(service, odps, new_name):
+    shelf, base = new_name("shelf"), new_name("near")
+    odps.sql(f"create schema {shelf}")
+    project = service.project
+    odps.create_table(f"{project}.{shelf}.{base}_lines", "id bigint")
+    odps.create_table(f"{base}_cards", "id bigint")
+    with connected(service, schema=shelf) as mine:
+        for connection, wrong, meant in (
+            (mine, f"{base}_line", f"{base}_lines"),
+            (mine, f"{project}.{base}_card", f"{project}.{base}_cards"),
+            (odps, f"{base}_card", f"{base}_cards"),
+            (odps, f"{project}.{shelf}.{base}_line", f"{project}.{shelf}.{base}_lines"),
+        ):
+            for ask in (lambda table: table.schema, lambda table: table.read().to_arrow()):
+                with pytest.raises(NotFoundError) as caught:
+                    ask(connection.table(wrong))
+                assert caught.value.hint == f"did you mean {meant}?"
+            assert connection.table(meant).exists()
+        for ask in (lambda table: table.schema, lambda table: table.read().to_arrow()):
+            with pytest.raises(NotFoundError) as caught:
+                ask(odps.table(f"{shelf}.{base}_lines"))
+            assert f"write {project}.{shelf}.{base}_lines if {shelf} is a" in caught.value.hint
+        with pytest.raises(ArgumentError) as refused:
+            odps.create_table(f"{project}.{shelf}.new", [{"id": 1}], if_not_exists=True)
+        assert f"odps.table('{project}.{shelf}.new').write(" in refused.value.hint
 
 
 STALE = {

@@ -385,7 +385,8 @@ class StorageClient:
     def _scope_of(self, request: object) -> Scope:
         """Return the parameters of the connection; its schema is not that of ``project.table``."""
         table = getattr(getattr(request, "of", request), "table", None)
-        is_outside = isinstance(table, TableName) and table.schema is None
+        named = table if isinstance(table, TableName) else request
+        is_outside = getattr(named, "schema", "") is None  # also a list of tables without a schema
         return replace(self._scope, curr_schema=None) if is_outside else self._scope
 
     def _scoped(self, wire: WireRequest) -> WireRequest:
