@@ -210,7 +210,9 @@ def test_an_error_for_an_unknown_table_suggests_similar_names(odps):
     assert has_three_lines(caught.value)
 
 
-def test_a_suggested_name_finds_the_table_in_its_schema(service, odps, new_name):
+def test_a_suggested_name_finds_the_table_in_its_schema(service_pool, new_name):
+    service = service_pool.get(options=("--schemas",), samples=False)
+    odps = connected(service)
     shelf, base = new_name("shelf"), new_name("near")
     odps.sql(f"create schema {shelf}")
     project = service.project
@@ -235,6 +237,7 @@ def test_a_suggested_name_finds_the_table_in_its_schema(service, odps, new_name)
         with pytest.raises(ArgumentError) as refused:
             odps.create_table(f"{project}.{shelf}.new", [{"id": 1}], if_not_exists=True)
         assert f"odps.table('{project}.{shelf}.new').write(" in refused.value.hint
+    odps.close()
 
 
 STALE = {

@@ -143,16 +143,17 @@ def find_sql(storage: StorageClient, instance_id: str) -> SqlInstance:
         )
         raise
     try:
-        sql = storage.control(GetInstanceSource(project=project, instance_id=name))
-    except ServiceError as error:  # the text is needed only for display
+        sql, settings = storage.control(GetInstanceSource(project=project, instance_id=name))
+    except ServiceError as error:  # needed only for display, and to run the query again
         _log.info("could not fetch the SQL text of instance %s: %s", name, error)
-        sql = ""
+        sql, settings = "", {}
     return SqlInstance(
         project=project,
         instance_id=name,
         task=status.tasks[0].name if status.tasks else SQL_TASK,
         is_over=_state(status) == "success",
         sql=sql,
+        settings=settings,
     )
 
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -231,10 +232,7 @@ class SubmitSql:
         task = task if task is not None else estimate
         if task is None:
             raise _not_sql([one.tag for one in root.findall("Job/Tasks/*")])
-        config = {
-            child_text(one, "Name"): child_text(one, "Value")
-            for one in task.findall("Config/Property")
-        }
+        config = _config_of(task.findall("Config/Property"))
         fields = parse_object(config.get("settings", "").encode(), "settings", in_request)
         priority = child_text(root, "Job/Priority")
         return cls(
@@ -395,13 +393,27 @@ class GetInstanceResult(_OfInstance):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GetInstanceSource(_OfInstance):
-    """Request for an instance's SQL text, in the stock client's form (``?source``)."""
+    """Request for an instance's job, in the stock client's form (``?source``)."""
 
     QUERY: ClassVar[Pairs] = (("source", ""),)
 
-    def decode_answer(self, body: bytes, headers: Mapping[str, str]) -> str:
-        """Return the SQL text; empty if the instance is not a SQL job."""
-        return child_text(parse_answer(body, "job document", root="Job"), "Tasks/SQL/Query")
+    def decode_answer(self, body: bytes, headers: Mapping[str, str]) -> tuple[str, dict[str, str]]:
+        """Return the SQL text and its settings, which are empty if there are none."""
+        root = parse_answer(body, "job document", root="Job")
+        text = _config_of(root.findall("Tasks/SQL/Config/Property")).get("settings") or "{}"
+        settings: dict[str, str] = {}
+        with suppress(ProtocolError):  # any client may have sent them
+            fields = parse_object(text.encode(), "settings")
+            settings = {key: fields.simple(key) or "" for key in fields if key.startswith(_OF_SQL)}
+        return child_text(root, "Tasks/SQL/Query"), settings
+
+
+# Settings that change the result of a query; other tools also send settings about themselves.
+_OF_SQL = ("odps.sql.", "odps.namespace.", "odps.default.")
+
+
+def _config_of(properties: Iterable[Element]) -> dict[str, str]:
+    return {child_text(one, "Name"): child_text(one, "Value") for one in properties}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -31,7 +31,9 @@ def check_code(odps, source, choice=None):
 
 
 @pytest.mark.parametrize("schema", ["connection", None])
-def test_code_names_the_same_table_in_any_schema(service, odps, new_name, schema):
+def test_code_names_the_same_table_in_any_schema(service_pool, new_name, schema):
+    service = service_pool.get(options=("--schemas",), samples=False)
+    odps = connected(service)
     shelf, table = new_name("shelf"), new_name("rows")
     odps.sql(f"create schema {shelf}")
     full = f"{service.project}.{shelf}.{table}"
@@ -46,6 +48,7 @@ def test_code_names_the_same_table_in_any_schema(service, odps, new_name, schema
         assert eval(chart.code, {"odps": mine}).to_pandas().equals(chart.to_pandas())  # noqa: S307
         assert mine.sql(chart.sql).row_count == len(chart.to_pandas())
     mine.close()
+    odps.close()
 
 
 def test_code_has_each_option_that_changes_the_rows(odps, new_name):
@@ -136,6 +139,19 @@ def test_times_in_conditions_select_the_same_rows_in_sql_of_any_time_zone(
         with pytest.raises(ArgumentError, match="but the times of the condition are in UTC"):
             view.choose(replace(view.choice, order=BY_ID.order))
     odps.close()
+
+
+def test_a_result_by_its_id_has_the_settings_of_its_query(odps, new_name):
+    rows = {"id": [1], "at": pa.array([FIVE], pa.timestamp("us", "UTC"))}
+    name = odps.create_table(new_name("moment"), pa.table(rows)).name.table
+    settings = {"odps.sql.timezone": "Asia/Tokyo", "other.tool": "x"}
+    result = odps.sql(f"select id, cast(at as string) s from {name}", settings=settings)
+    found = odps.result(result.instance_id)
+    assert found.settings["odps.sql.timezone"] == "Asia/Tokyo"
+    assert "other.tool" not in found.settings
+    for choice in (None, BY_ID, Choice(conditions=("id = 1",))):
+        view = check_code(odps, found, choice)
+        assert view.page(0).columns[1] == ["2024-01-02 02:00:00"]
 
 
 def test_code_names_the_variable_of_the_connection(shell, odps, new_name):

@@ -317,9 +317,21 @@ def test_text_that_xml_cannot_represent_is_sent_in_base64() -> None:
     assert InstanceResult.decode(body, headers) == result
 
 
-def test_the_sql_of_an_instance_is_read_from_its_job() -> None:
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ('{"odps.sql.timezone": "UTC", "id_of_another_tool": "1"}', {"odps.sql.timezone": "UTC"}),
+        ("", {}),
+        ("not JSON", {}),
+    ],
+)
+def test_the_sql_of_an_instance_and_its_settings_are_read_from_its_job(
+    settings: str, expected: dict[str, str]
+) -> None:
     request = GetInstanceSource(project="p1", instance_id="i")
     assert request.encode().url("") == "/projects/p1/instances/i?source="
-    query = element("Tasks", (element("SQL", (element("Query", " select 1; "),)),))
-    assert request.decode_answer(element("Job", (query,)).encode(), {}) == "select 1;"
-    assert request.decode_answer(b"<Job/>", {}) == ""
+    named = element("Property", (element("Name", "settings"), element("Value", settings)))
+    parts = (element("Config", (named,)), element("Query", " select 1; "))
+    job = element("Job", (element("Tasks", (element("SQL", parts),)),))
+    assert request.decode_answer(job.encode(), {}) == ("select 1;", expected)
+    assert request.decode_answer(b"<Job/>", {}) == ("", {})
