@@ -117,15 +117,24 @@ def _name_part(text: str, most: int) -> str:
 
 def cell_code(view: RowView, used: set[str]) -> str:
     """Return code for a cell that reads the selected rows into a variable not in ``used``."""
-    names = _user_names()
-    name = _free("df", {*names, *used})
+    name = _free("df", {*_user_names(), *used})
     used.add(name)
-    code, opening = view.frame_code, ""
-    if _holder(view.connection) is None:
-        connection, magics = _free("odps", names), loaded_magics()
-        opening = "" if magics is None else magics.context.opening(view.connection, connection)
-        code = f"{connection}{code.removeprefix(_NAME)}" if opening else code
+    opening, code = opened(view.frame_code, view.connection)
     return f"{opening}{name} = {code}\n{name}"
+
+
+def opened(code: str, connection: Connection) -> tuple[str, str]:
+    """Return lines that assign the connection to a variable, and ``code`` with this variable.
+
+    The lines are ``""`` if a variable already holds the connection, or if it is not known how the
+    connection was created.
+    """
+    magics = loaded_magics()
+    if magics is None or _holder(connection) is not None:
+        return "", code
+    name = _free(_NAME, _user_names())
+    opening = magics.context.opening(connection, name)
+    return opening, f"{name}{code.removeprefix(_NAME)}" if opening else code
 
 
 def named(code: str, connection: Connection) -> str:

@@ -9,6 +9,7 @@ from odps_nb.access.paging.ordering import can_be_sorted
 from odps_nb.errors import visible
 from odps_nb.notebook.explore.charts.choice import TIMES, can_be_axis
 from odps_nb.notebook.explore.choosing.conditions import Condition, operations, typed_texts
+from odps_nb.notebook.explore.exports import opened
 from odps_nb.notebook.explore.pages import Page
 from odps_nb.notebook.explore.profiles.profile import ColumnProfile
 from odps_nb.notebook.explore.static import count_label
@@ -58,6 +59,7 @@ def page_message(view: RowView, page: Page) -> dict[str, Any]:
     """Return the message for a page; its cells are sent separately as a buffer."""
     choice = view.choice
     names = [column.name for column in view.columns]
+    opening, code = opened(view.code, view.connection)
     return {
         "kind": "page",
         "start": page.start,
@@ -72,7 +74,8 @@ def page_message(view: RowView, page: Page) -> dict[str, Any]:
         "order": [[names.index(name), descending] for name, descending in choice.order],
         "note": view.note,
         "about": page.note,
-        "code": visible(view.code),
+        "code": visible(code),
+        "opening": opening,
     }
 
 

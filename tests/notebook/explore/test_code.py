@@ -11,6 +11,7 @@ from odps_nb.errors import ArgumentError, ConversionError
 from odps_nb.notebook.explore.charts.choice import choose
 from odps_nb.notebook.explore.choosing.choice import Choice
 from odps_nb.notebook.explore.exports import cell_code, named
+from odps_nb.notebook.explore.messages import page_message
 from odps_nb.notebook.explore.view import RowView
 from tests.support.any_bytes import send, text_of
 from tests.support.service.connecting import connected
@@ -167,13 +168,28 @@ def test_code_names_the_variable_of_the_connection(shell, odps, new_name):
     assert named("odps.sql('odps')", odps) == "odps.sql('odps')"
 
 
-def test_an_inserted_cell_replaces_no_variable(shell, service, new_name):
+def test_copied_code_connects_first_and_replaces_no_variable(shell, service, new_name, monkeypatch):
+    monkeypatch.setenv("ODPS_ACCESS_ID", service.access_id)
+    monkeypatch.setenv("ODPS_ACCESS_KEY", service.access_key)
     shell.run_cell("%load_ext odps_nb")
     magics = shell.magics_manager.registry["OdpsMagics"]
     mine = connected(service)
+    table = mine.create_table(new_name("copied"), pa.table({"id": [1]}))
+    view = RowView(rows_of(table.read()))
+    chart = table.chart("id")
+    page = page_message(view, view.page(0))
+    assert page["opening"] == ""  # it is not known how the connection was created
     magics.context.use(mine, owned=True, origin=(service.endpoint, service.project))
     shell.user_ns["odps"] = "another object"
-    table = mine.create_table(new_name("inserted"), pa.table({"id": [1]}))
-    code = cell_code(RowView(rows_of(table.read())), set())
-    assert f"odps2 = odps_nb.connect(endpoint={service.endpoint!r}" in code
-    assert "df = odps2.table(" in code
+    opening = f"import odps_nb\nodps2 = odps_nb.connect(endpoint={service.endpoint!r}, "
+    page = page_message(view, view.page(0))
+    copied = page["opening"] + page["code"]
+    for code in (copied, chart.message({})["code"], cell_code(view, set())):
+        assert code.startswith(opening)
+        shell.run_cell(code).raise_error()
+        assert shell.user_ns.pop("odps2").profile.project == service.project
+    shell.user_ns["mine"] = mine
+    page = page_message(view, view.page(0))
+    assert (page["opening"], page["code"]) == ("", view.code)
+    view.close()
+    chart.close()

@@ -20,7 +20,7 @@ from odps_nb.notebook.explore.charts.choice import ChartChoice, choose
 from odps_nb.notebook.explore.charts.drawing import HEIGHT, WIDTH, group_name, svg, title
 from odps_nb.notebook.explore.charts.figures import ChartMark, FigureQuery, Figures
 from odps_nb.notebook.explore.charts.read_figures import ReadFigures, why_not_read
-from odps_nb.notebook.explore.exports import named
+from odps_nb.notebook.explore.exports import named, opened
 from odps_nb.notebook.explore.values.axis import number_text
 from odps_nb.notebook.explore.values.cells import kind_of
 from odps_nb.notebook.live.live_view import LiveView
@@ -30,6 +30,7 @@ from odps_nb.wire.control import SQL_ZONE
 if TYPE_CHECKING:
     import pandas as pd
 
+    from odps_nb.access.connection import Connection
     from odps_nb.access.row_forms import RowForms
 
 _TEXT_ROWS = 20
@@ -94,7 +95,7 @@ def chart_of(
         settings.pop(SQL_ZONE, None)
     prefix = "".join(f"set {name}={value};\n" for name, value in settings.items())
     figures = replace(figures, sql=prefix + figures.sql)
-    return Chart(rows.title, choice, figures, named(rows.code(where), rows.connection))
+    return Chart(rows.title, choice, figures, rows.code(where), rows.connection)
 
 
 class Chart(LiveView):
@@ -109,9 +110,16 @@ class Chart(LiveView):
     _task = "chart"
     _no_widget = "run the cell again to see exact values on hover"
 
-    def __init__(self, source: str, choice: ChartChoice, figures: Figures, read: str) -> None:
+    def __init__(
+        self,
+        source: str,
+        choice: ChartChoice,
+        figures: Figures,
+        read: str,
+        connection: Connection,
+    ) -> None:
         self._source, self._choice, self._figures = source, choice, figures
-        self._read = read  # expression that reads the rows
+        self._read, self._connection = read, connection  # `read`: expression that reads the rows
         self._picture = svg(choice, figures)
         super().__init__()
 
@@ -133,7 +141,7 @@ class Chart(LiveView):
     @property
     def code(self) -> str:
         """Python code that draws the chart again."""
-        return f"{self._read}.chart({self._choice.arguments})"
+        return f"{named(self._read, self._connection)}.chart({self._choice.arguments})"
 
     def to_pandas(self) -> pd.DataFrame:
         """Return the displayed values, with one row per bar, point or box."""
@@ -203,7 +211,8 @@ class Chart(LiveView):
 
     def message(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """Return the message that shows the chart in the browser."""
-        words = {"title": visible(self.title)[:200], "note": self.note, "code": visible(self.code)}
+        code = visible("".join(opened(self.code, self._connection)))
+        words = {"title": visible(self.title)[:200], "note": self.note, "code": code}
         return {"kind": "chart", "svg": self.picture(request), **words}
 
     def picture(self, request: Mapping[str, Any]) -> str:

@@ -167,7 +167,8 @@ function render({ model, el }) {
   });
   const said = h("span", { class: "odps-x-muted odps-x-said", "aria-live": "polite" });
   const code = h("code");
-  const copy = h("button", { onclick: () => copyFrom(copy, "Copy", code.textContent) }, "Copy");
+  const copied = () => (page.opening || "") + code.textContent;
+  const copy = h("button", { onclick: () => copyFrom(copy, "Copy", copied()) }, "Copy");
   const panel = h("div", { class: "odps-x-panel odps-x-beside", role: "dialog", hidden: true });
   const root = h(
     "div",
