@@ -34,7 +34,7 @@ from odps_nb.client.sql.settings import schema_settings, without_end
 from odps_nb.convert.references import present_batch
 from odps_nb.errors import ArgumentError
 from odps_nb.filters.literals import clock_of, instant_of, zone_of
-from odps_nb.filters.parse import parse_condition
+from odps_nb.filters.parse import column_value, parse_condition
 from odps_nb.filters.row_filter import RowFilter
 from odps_nb.filters.tree import ValueKind, nodes_of
 from odps_nb.schema import Column, TableSchema
@@ -573,7 +573,7 @@ class _ResultRows:
         zone, there = self._zones
         if there == zone:
             return where
-        moved = _CAST.sub(lambda match: _in_zone(match[1], zone, there), where)
+        moved = _moved(where, self._result.schema, zone, there)
         if parse_condition(moved, self._result.schema, timezone=there) != condition:
             raise self._in_two_zones("the condition")
         return moved
@@ -645,8 +645,27 @@ class _ResultRows:
 Rows = _ScanRows | _ResultRows
 
 
-# how `bind` writes times in a condition; Z marks UTC
-_CAST = re.compile(r"CAST\('([0-9][0-9 :.-]{18,28}Z?)' AS TIMESTAMP\)")
+# a time as `bind` writes it in a condition (Z marks UTC), text, or a name
+_TOKEN = re.compile(
+    r"CAST\('(?P<time>[0-9][0-9 :.-]{18,28}Z?)' AS TIMESTAMP\)|'[^']*'"
+    r"|`(?P<quoted>(?:[^`]|``)+)`|(?P<name>[^\W\d]\w*)"
+)
+
+
+def _moved(where: str, schema: TableSchema, zone: str, other: str) -> str:
+    """Return a condition whose times after names of DATETIME or TIMESTAMP columns are converted."""
+    is_instant = False
+
+    def replaced(match: re.Match[str]) -> str:
+        nonlocal is_instant
+        if match["time"]:
+            return _in_zone(match["time"], zone, other) if is_instant else match[0]
+        name = match["name"] or (match["quoted"] or "").replace("``", "`")
+        if (column := schema.find(name)) is not None:
+            is_instant = column_value(column).kind is ValueKind.INSTANT
+        return match[0]
+
+    return _TOKEN.sub(replaced, where)
 
 
 def _in_zone(text: str, zone: str, other: str) -> str:
