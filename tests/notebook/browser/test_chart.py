@@ -46,6 +46,7 @@ def page(lab_page, jupyter):
     run_all(lab_page)
     expect(lab_page.locator(".odps-x-chart svg")).to_have_count(1)
     await_profiles(lab_page, 1)
+    draw_chart(explorer(lab_page, EXPLORER), x="status")
     return lab_page
 
 
