@@ -7,9 +7,10 @@ are replaced with generated names, so that a query can only read registered tabl
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
+from types import MappingProxyType
 from typing import Any
 
 from sqlglot import TokenType, exp
@@ -32,6 +33,7 @@ from odps_nb.local.sql.functions import (
     maxcompute_dialect,
     translate_functions,
 )
+from odps_nb.local.sql.modes import check_modes
 from odps_nb.local.sql.moments import PastVersion, check_no_range, moment_of
 from odps_nb.local.sql.refusals import QueryNames, unreadable
 from odps_nb.local.sql.session_times import place_times, unite
@@ -80,6 +82,7 @@ def translate(
     inside: tuple[int, ...] = (),
     into: tuple[TypeCode, ...] = (),
     exact: bool = False,
+    settings: Mapping[str, str] = MappingProxyType({}),
 ) -> TranslatedQuery:
     """Translate a query to DuckDB.
 
@@ -87,9 +90,10 @@ def translate(
     years such as 9999. ``inside`` lists ids of the enclosing views, which the query must not read.
     ``into`` lists the types of the columns to insert into. Numbers in VALUES for these columns
     remain as written. With ``exact``, constants in a SELECT for a DECIMAL column also remain as
-    written.
+    written. ``settings`` are those of the job.
     """
     query = parse_query(text)
+    check_modes(query, settings)
     if not isinstance(query, (exp.Query, exp.Values)):
         raise errors.parse_failed("the text is not a query")
     if isinstance(query, exp.Values):

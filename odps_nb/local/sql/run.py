@@ -233,6 +233,7 @@ class SqlRunner:
             inside=inside,
             into=into,
             exact=exact,
+            settings=place.settings,
         )
         pin = new_id()
         job.stack.callback(self._snapshots.unpin, pin)

@@ -389,3 +389,41 @@ def test_a_read_only_job_changes_no_rows(
     with pytest.raises(ServiceError, match="the statement changes data"):
         peer.sql(before + text.format(t=name), settings=given)
     assert peer.query(f"{before}select * from {name}").num_rows == 1
+
+
+MODES = (
+    *("odps.sql.hive.compatible=true", "odps.sql.bigquery.compatible=true"),
+    *("odps.sql.type.system.odps2=false", "odps.sql.udf.getjsonobj.new=false"),
+    *("odps.sql.decimal.tostring.trimzero=false",),
+    *("odps.sql.executionengine.enable.string.to.date.full.format=true",),
+)
+
+
+@pytest.mark.parametrize("way", ["settings", "statement"])
+@pytest.mark.parametrize("mode", MODES)
+def test_a_mode_with_other_results_is_refused_where_it_matters(
+    peer: Peer, new_table: NewTable, mode: str, way: str
+) -> None:
+    name = new_table("(id bigint, v string)")
+    key, value = mode.split("=")
+    given = {key: value} if way == "settings" else {}
+    before = f"SET {mode};" if way == "statement" else ""
+    peer.sql(f"{before}INSERT INTO {name} VALUES (1, 'a');", given)
+    plain = f"SELECT id, v FROM {name} WHERE id >= 1 AND v IS NOT NULL"
+    assert peer.query(f"{before}{plain};", given).num_rows == 1
+    for computed in ("id + 1", "substr(v, 0)", "cast(id AS string)", "sum(id) OVER ()"):
+        with pytest.raises(QueryError, match=f"functions and operators with SET {mode}"):
+            peer.sql(f"{before}SELECT {computed} AS c FROM {name};", given)
+        peer.sql(f"SELECT {computed} AS c FROM {name};")
+
+
+def test_a_set_in_the_text_of_a_job_has_effect(peer: Peer) -> None:
+    shown = "SELECT cast(from_unixtime(0) AS string) AS s"
+    for zone, expected in (
+        ("UTC", "1970-01-01 00:00:00"),
+        ("Asia/Shanghai", "1970-01-01 08:00:00"),
+    ):
+        text = f"SET odps.sql.timezone={zone};\n{shown};"
+        assert peer.query(text, {"odps.sql.timezone": "America/New_York"}).to_pylist() == [
+            {"s": expected}
+        ]
