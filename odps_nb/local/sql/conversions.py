@@ -23,6 +23,7 @@ from odps_nb.local.sql.duck_types import CLOCKS
 from odps_nb.local.sql.times import SessionClock
 from odps_nb.local.sql.trees import (
     ARITHMETIC,
+    CALLED,
     COMPARISONS,
     call,
     cast,
@@ -32,6 +33,7 @@ from odps_nb.local.sql.trees import (
     operands,
     place_of,
     type_name,
+    united,
     wrap,
 )
 from odps_nb.local.sql.types_of_query import (
@@ -42,6 +44,7 @@ from odps_nb.local.sql.types_of_query import (
     product_type,
     quotient_type,
 )
+from odps_nb.local.sql.windows import check_default
 from odps_nb.schema import TypeCode
 
 _TEXTS = ("TEXT", "VARCHAR", "CHAR")
@@ -49,6 +52,7 @@ _BYTES = ("BINARY", "VARBINARY")
 _REALS = ("DOUBLE", "FLOAT", "DECIMAL")
 _WHOLE = ("TINYINT", "SMALLINT", "INT", "BIGINT")
 _NUMBERS = (*_WHOLE, *_REALS, *_TEXTS)
+_DAYS = ("DATE", *_WHOLE)
 _FAMILIES = {
     **dict.fromkeys((*_WHOLE, *_REALS), "number"),
     **dict.fromkeys(_TEXTS, "text"),
@@ -61,7 +65,18 @@ _RELATED = (
     {"number", "boolean"},
 )
 _SPELLED = {"TEXT": "STRING", "VARCHAR": "STRING", "TIMESTAMPNTZ": "TIMESTAMP_NTZ", "LIST": "ARRAY"}
+_EMPTY = exp.Literal.string("")
+_LARGEST = 2**63 - 1
 _DATE = re.compile(r"\d{4}-\d\d?-\d\d?")
+_BITS = (exp.BitwiseAnd, exp.BitwiseOr, exp.BitwiseXor)
+_OF_TEXT = """
+concat concat_ws length lengthb lower upper tolower toupper initcap substr substring trim ltrim hex
+rtrim lpad rpad repeat replace reverse instr locate md5 sha sha1 sha2 split_part ascii to_char
+substring_index translate find_in_set char_matchcount keyvalue wm_concat url_encode regexp_count
+regexp_extract regexp_instr regexp_replace regexp_substr
+"""
+_CONVERTING = frozenset(_OF_TEXT.split())
+"""Functions that convert numbers to text."""
 _COMPARED = (
     *(*COMPARISONS, exp.Between, exp.In, exp.Case, exp.DecodeCase),
     *(exp.Greatest, exp.Least),
@@ -108,9 +123,110 @@ def convert(query: Any, types: Types, *, exact_values: bool = False) -> None:
             _number(node, types, exact_values=exact_values)
         elif isinstance(node, _COMPARED):
             _compare(node, types)
-        elif isinstance(node, exp.Like) and not isinstance(node.parent, exp.Escape):
-            wrap(node, lambda like: exp.Escape(this=like, expression=exp.Literal.string("\\")))
+        if isinstance(node, (exp.Lag, exp.Lead)):
+            check_default(node, types)
+        _keep_signs(node)
         _keep_texts(node, types)
+        _show_texts(node, types)
+
+
+def check_conditions(query: Any, types: Types) -> None:
+    """Raise 400 for conditions that are not BOOLEAN, and for BOOLEANs mixed with other types.
+
+    Sources: *Data type conversion* (no implicit conversion from or to BOOLEAN), *Operators* (IN).
+    """
+    for node in query.walk():
+        for value in _conditions(node):
+            if _family(value, types) not in ("", "boolean"):
+                raise errors.semantic(
+                    f"a condition must be BOOLEAN, not {_spelled(value, types)}",
+                    at=place_of(value),
+                    advice="write a comparison, such as n <> 0",
+                )
+        if isinstance(node, exp.In) and not _has_items(node):
+            raise errors.parse_failed("IN requires at least one value", at=place_of(node.this))
+        for values in (*operands(node), *looked_up(node), choices(node)):
+            _check_mixed(values, types)
+    for _, columns in united(query):
+        for column in columns:
+            _check_mixed(column, types)
+
+
+def _check_mixed(values: Sequence[Any], types: Types) -> None:
+    mixed = {family: value for value in values if (family := _family(value, types))}
+    if "boolean" in mixed and len(mixed) > 1:
+        raise errors.semantic(
+            "BOOLEAN cannot be combined with "
+            + next(_spelled(mixed[name], types) for name in mixed if name != "boolean"),
+            at=next((at for at in map(place_of, values) if at != (1, 1)), (1, 1)),
+            advice="cast one side to the type of the other side",
+        )
+
+
+def _conditions(node: Any) -> list[Any]:
+    if isinstance(node, (exp.Where, exp.Having, exp.Not)):
+        return [node.this]
+    if isinstance(node, exp.Connector):
+        return [node.left, node.right]
+    if isinstance(node, exp.If):  # also a WHEN, whose operand may have any type in `case x when`
+        is_compared = isinstance(node.parent, exp.Case) and node.parent.args.get("this") is not None
+        return [] if is_compared else [node.this]
+    if isinstance(node, exp.Join) and isinstance(node.args.get("on"), exp.Expression):
+        return [node.args["on"]]
+    return []
+
+
+def _has_items(node: Any) -> bool:
+    return any(node.args.get(key) for key in ("expressions", "query", "unnest", "field"))
+
+
+def _family(value: Any, types: Types) -> str:
+    return "" if isinstance(value, exp.Null) else _FAMILIES.get(types.name(value), "")
+
+
+def _spelled(value: Any, types: Types) -> str:
+    name = types.name(value)
+    return _SPELLED.get(name, name)
+
+
+def _keep_signs(node: Any) -> None:
+    """Make the escape sign of LIKE explicit, and cast the result of ``&``, ``|`` and ``^``.
+
+    The latter is a BIGINT, or NULL for its smallest value (vendor's pages on the data types).
+    """
+    if isinstance(node, exp.Like) and not isinstance(node.parent, exp.Escape):
+        wrap(node, lambda like: exp.Escape(this=like, expression=exp.Literal.string("\\")))
+    if not isinstance(node, _BITS):
+        return
+    lowest = exp.Neg(this=exp.Literal.number(2**63))
+    wrap(node, lambda bits: exp.Nullif(this=cast(bits, "BIGINT"), expression=lowest))
+
+
+def _show_texts(node: Any, types: Types) -> None:
+    """Convert DECIMALs and times to text as MaxCompute does, where text is required."""
+    values: list[Any] = []
+    if isinstance(node, exp.Cast) and type_name(node.to) in _TEXTS:
+        values = [node.this]
+    elif isinstance(node, exp.DPipe) or node.meta.get(CALLED) in _CONVERTING:
+        values = list(node.iter_expressions())
+    elif any(types.name(value) in _TEXTS for value in choices(node)):
+        values = choices(node)
+    for value in values:
+        name = types.name(value)
+        if (
+            name == "BOOLEAN"
+            and not isinstance(node, exp.Cast)
+            and node.meta.get(CALLED) != "to_char"
+        ):
+            raise errors.semantic(
+                "BOOLEAN is not converted to text",
+                at=place_of(value),
+                advice="write to_char(b) or cast(b as string)",
+            )
+        if name == "DECIMAL":
+            wrap(value, lambda decimal: call("mc_decimal_text", decimal), typed=False)
+        elif name in TIMES and not isinstance(value, exp.Literal):
+            wrap(value, lambda time: call("mc_dated", time))
 
 
 def _keep_texts(node: Any, types: Types) -> None:
@@ -132,6 +248,7 @@ def _compute(node: Any, types: Types) -> None:
         if {types.name(node.left), types.name(node.right)} & {*_REALS, *_TEXTS}:
             raise errors.lacks("DIV of numbers that are not integers", is_sure=False)
         return
+    _check_dates(node, types)
     for operand, other in ((node.left, node.right), (node.right, node.left)):
         if types.name(operand) in _TEXTS and types.name(other) in _NUMBERS:
             wrap(operand, partial(_read_number, kind="DOUBLE"))
@@ -149,6 +266,18 @@ def _compute(node: Any, types: Types) -> None:
     else:
         return
     wrap(node, lambda _: replacement)
+
+
+def _check_dates(node: Any, types: Types) -> None:
+    """Raise 400 for DATE - DATE, which is an INTERVAL in MaxCompute, and for DATE + 1."""
+    names = types.name(node.left), types.name(node.right)
+    if isinstance(node, (exp.Add, exp.Sub)) and names[0] == "DATE" and names[1] in _DAYS:
+        raise errors.lacks(
+            f"a sum or difference of DATE and {names[1]}",
+            is_sure=names[1] == "DATE",
+            at=place_of(node.right),
+            advice="write datediff(a, b), date_add(d, n) or date_sub(d, n)",
+        )
 
 
 def _read_number(text: Any, kind: str) -> Any:
@@ -237,8 +366,10 @@ def _cast(node: Any, types: Types) -> None:
         function = "mc_from_unixtime"
     elif type_name(target) in _WHOLE and source in (*_REALS, *_TEXTS):
         function = "mc_cut" if source in _REALS else "mc_whole"
+    elif source in _TEXTS and type_name(target) == "BOOLEAN":
+        wrap(node, lambda cast_node: exp.NEQ(this=cast_node.this, expression=_EMPTY.copy()))
     elif source in _TEXTS and type_name(target) in (*_REALS, "DATE"):
-        function = "mc_date" if type_name(target) == "DATE" else "mc_number"
+        function = "mc_only_date" if type_name(target) == "DATE" else "mc_number"
     elif type_name(target) in _TEXTS and source in _BYTES:
         function = "decode"
     elif type_name(target) in _BYTES and source in _TEXTS:
@@ -248,8 +379,13 @@ def _cast(node: Any, types: Types) -> None:
 
 
 def _number(node: Any, types: Types, *, exact_values: bool) -> None:
-    """Cast a number literal with a decimal point to DOUBLE, unless an operand is a DECIMAL."""
-    if node.is_string or "." not in node.this or "e" in node.this.lower():
+    """Cast a number literal with a decimal point to DOUBLE, unless an operand is a DECIMAL.
+
+    Also cast an integer that is too large for a BIGINT.
+    """
+    largest = _LARGEST + isinstance(node.parent, exp.Neg)
+    is_large = node.this.isdigit() and int(node.this) > largest
+    if node.is_string or not ("." in node.this or is_large) or "e" in node.this.lower():
         return
     around = node.find_ancestor(exp.Values, exp.Select, exp.TableSample, exp.DataTypeParam)
     if isinstance(around, (exp.TableSample, exp.DataTypeParam)):

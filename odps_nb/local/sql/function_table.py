@@ -28,7 +28,7 @@ parser DOUBLE: sin sinh tan tanh
 parser BIGINT: factorial length locate regexp_count regexp_instr
 parser INT: ascii extract size
 parser BOOLEAN: array_contains isnan
-parser TEXT: base64 chr concat_ws date_format get_json_object hex initcap lower lpad ltrim md5
+parser TEXT: base64 chr concat_ws get_json_object hex initcap lower lpad ltrim md5
 parser TEXT: array_join regexp_extract regexp_replace repeat replace rpad rtrim sha sha1 sha2 space
 parser TEXT: to_json translate trim upper
 macro 1: array_distinct array_except array_intersect array_remove array_union map_concat negative
@@ -40,8 +40,9 @@ macro BIGINT: array_position char_matchcount datepart find_in_set instr lengthb 
 macro BIGINT: unix_timestamp weekday weekofyear width_bucket
 macro INT: bit_count day dayofmonth dayofweek dayofyear hour minute month quarter second year
 macro BOOLEAN: arrays_overlap isdate isnull
-macro TEXT: add_months bin format_number keyvalue last_day next_day regexp_substr split_part substr
-macro TEXT: substring substring_index to_char tolower toupper trunc_time url_decode url_encode uuid
+macro TEXT: add_months bin date_format format_number keyvalue last_day next_day regexp_substr
+macro TEXT: split_part substr substring substring_index to_char tolower toupper trunc_time
+macro TEXT: url_decode url_encode uuid
 macro DATE: date_add date_sub
 macro DATETIME: getdate lastday now
 macro TIMESTAMPNTZ: current_timestamp_ntz

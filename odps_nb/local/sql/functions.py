@@ -21,9 +21,11 @@ if TYPE_CHECKING:  # `types_of_query` uses the dialect
 
 _STRFTIME = {
     **{"yyyy": "%Y", "mm": "%m", "dd": "%d", "hh24": "%H", "hh": "%H", "mi": "%M"},
-    **{"ss": "%S", "ff3": "%g", "%": "%%"},
+    **{"ss": "%S", "ff3": "%g", "sss": "%g", "%": "%%"},
 }
-_FORMAT = re.compile("|".join(_STRFTIME), re.IGNORECASE)
+_FORMAT = re.compile("yyyy|mm|dd|hh24|hh|mi|ss|ff3|%", re.IGNORECASE)
+_DIGITS = {"yyyy": 4, "ff3": 3}
+"""Number of digits of a part of a format; the other parts have two."""
 _CASTS = {
     **{name: name for name in ("INT", "BIGINT", "DOUBLE", "DATE")},
     **{"DATETIME": "TIMESTAMP_MS"},
@@ -65,10 +67,8 @@ def _only(known: dict[Any, Any], names: set[str]) -> dict[Any, Any]:
 
 #: Arguments that must be constant according to MaxCompute's manual, and what they mean.
 _CONSTANT = {
-    "date_format": (slice(1, 2), "format"),
     "date_trunc": (slice(1), "unit"),
     "encode": (slice(1, 2), "encoding"),
-    "from_unixtime": (slice(1, 2), "format"),
     "regexp_extract": (slice(2, 3), "number of a group"),
     "regexp_instr": (slice(4, 5), "return option"),
     "round": (slice(1, 2), "number of decimal places"),
@@ -102,22 +102,27 @@ def _build(name: str, make: Callable[..., Any], arguments: list[Any], dialect: A
 
 
 _UNITS = re.compile("year|quarter|month|week|day|hour|minute|second")
-_PARTS = re.compile(
-    "y|yy|yyyy|Y|YY|YYYY|M{1,4}|dd?|D|HH?|hh?|mm?|ss?|SSS|SSSSSS|a|E{1,4}"  # of `date_format`
-)
-_TOKEN = re.compile(r"([A-Za-z'])\1*")
+_EXTRACTED = re.compile("year|month|day|hour|minute|second")
+_PARTS = re.compile("yyyy|MM|dd|HH|hh|mm|mi|ss|SSS")  # of `date_format`
+_TOKEN = re.compile(r"mi|([A-Za-z'])\1*")
+_COUNTED = ("regexp_count", "regexp_instr", "regexp_substr")
+_PATTERNS = (*_COUNTED, "regexp_extract", "regexp_replace")
 
 
 def _misread(name: str, arguments: list[Any]) -> str:
-    """Return the first unit or part of a format that the embedded service would misread."""
+    """Return a unit, path, pattern or number that would be misread; ``""`` if there is none."""
     if name == "date_trunc":
-        words, known = [unit.name.lower() for unit in arguments[:1] if unit.is_string], _UNITS
-    elif name in ("date_format", "from_unixtime") and len(arguments) == 2:
-        form = arguments[1].name if arguments[1].is_string else ""
-        words, known = [match[0] for match in _TOKEN.finditer(form)], _PARTS
-    else:
-        return ""
-    return next((word for word in words if not known.fullmatch(word)), "")
+        units = [unit.name.lower() for unit in arguments[:1] if unit.is_string]
+        return next((repr(unit) for unit in units if not _UNITS.fullmatch(unit)), "")
+    second = arguments[1] if arguments[1:] and arguments[1].is_string else None
+    if name in _PATTERNS and second is not None and not second.name:
+        return "an empty pattern"
+    if name == "get_json_object" and second is not None:
+        path = second.name
+        return f"the path {path!r}" if not path.startswith("$") or "[-" in path else ""
+    if name in _COUNTED and any(isinstance(n, exp.Neg) or n.name == "0" for n in arguments[2:4]):
+        return "a position or an occurrence below 1"
+    return ""
 
 
 def _rules(hive: dict[str, Any]) -> dict[str, Any]:
@@ -128,10 +133,8 @@ def _rules(hive: dict[str, Any]) -> dict[str, Any]:
             return call("to_date", *arguments)
         return hive["TO_DATE"](arguments, dialect)
 
-    def from_unixtime(arguments: list[Any], dialect: Any) -> Any:
-        if len(arguments) == 1:  # this form returns a DATETIME; in Hive, it returns text
-            return call("from_unixtime", *arguments)
-        return hive["FROM_UNIXTIME"](arguments, dialect)
+    def from_unixtime(arguments: list[Any]) -> Any:  # returns a DATETIME; in Hive, text
+        return call("from_unixtime", *arguments)
 
     def sequence(arguments: list[Any]) -> Any:
         whole = len(arguments) == 2
@@ -174,10 +177,8 @@ def check_functions(query: Any) -> None:
             raise errors.semantic(f"{name} requires a constant {what}", at=place_of(node))
         if (word := node.meta.get(_MISREAD)) is not None:
             name = node.meta[CALLED].upper()
-            raise errors.lacks(f"{word!r} in {name}", is_sure=False, at=place_of(node))
-    for node in query.find_all(exp.Extract):
-        if not _UNITS.fullmatch(unit := node.name.lower()):
-            raise errors.lacks(f"{unit.upper()} in EXTRACT", is_sure=False, at=place_of(node))
+            raise errors.lacks(f"{word} in {name}", is_sure=False, at=place_of(node))
+    _check_syntax(query)
     for node in query.find_all(exp.Anonymous):
         name = node.name.lower()
         if name in _INTERNAL or node.find_ancestor(exp.Hint) is not None:
@@ -190,8 +191,19 @@ def check_functions(query: Any) -> None:
                 advice="" if name in MISSING else did_you_mean(name, FUNCTIONS, cutoff=0.85),
             )
         node.meta[CALLED] = name
+        if word := _misread(name, node.expressions):
+            raise errors.lacks(f"{word} in {name.upper()}", is_sure=False, at=place_of(node))
     if (unnest := query.find(exp.Unnest)) is not None:
         raise errors.lacks_function("unnest", is_sure=False, at=place_of(unnest))
+
+
+def _check_syntax(query: Any) -> None:
+    for node in query.find_all(exp.RegexpLike):
+        if node.expression.is_string and not node.expression.name:
+            raise errors.semantic("RLIKE requires a pattern", at=place_of(node.expression))
+    for node in query.find_all(exp.Extract):
+        if not _EXTRACTED.fullmatch(unit := node.name.lower()):
+            raise errors.lacks(f"{unit.upper()} in EXTRACT", is_sure=False, at=place_of(node))
 
 
 def translate_functions(query: Any, types: Types, blobs: Collection[str] = ()) -> None:
@@ -206,7 +218,9 @@ def translate_functions(query: Any, types: Types, blobs: Collection[str] = ()) -
         name = _OWN_SYNTAX.get(type(node)) or node.meta.get(CALLED, "")
         if blobs and name and FUNCTIONS[name].returns and name != "isnull":
             _refuse_blobs(node, name, blobs)
-        if name in REWRITES:
+        if name == "date_format":
+            node = _format_date(node, types)
+        elif name in REWRITES:
             node = REWRITES[name](node, types)
         elif isinstance(node, exp.Anonymous) and name:
             _name_macro(node, name)
@@ -215,7 +229,9 @@ def translate_functions(query: Any, types: Types, blobs: Collection[str] = ()) -
             wrap(node, partial(cast, name=kind))
 
 
-_OWN_SYNTAX = {exp.Chr: "chr", exp.Extract: "extract"}  # parsed without `_build`
+_OWN_SYNTAX = {  # parsed without `_build`
+    **{exp.Chr: "chr", exp.Extract: "extract", exp.ApproxQuantile: "percentile_approx"},
+}
 _MAPS = {"map", "map_concat", "map_from_arrays", "map_from_entries", "str_to_map"}
 
 
@@ -248,13 +264,28 @@ def _name_macro(node: Any, name: str) -> None:
         node.replace(call("string_agg", exp.Distinct(expressions=[value]), separator))
         return
     if name in ("to_char", "to_date", "isdate") and len(arguments) == 2:
-        _check_format(arguments[1], name.upper())
+        shape = _check_format(arguments[1], name.upper(), written=name == "to_char")
+        if name != "to_char":
+            node.append("expressions", exp.Literal.string(shape))
+    if name == "format_number" and not (arguments[1:] and isinstance(arguments[1], exp.Literal)):
+        raise errors.semantic(
+            "FORMAT_NUMBER requires a constant number of decimal places", at=place_of(node)
+        )
+    if name == "from_unixtime" and len(arguments) == 2:
+        raise errors.lacks(
+            "FROM_UNIXTIME with a format",
+            is_sure=True,
+            at=place_of(node),
+            advice="write to_char(from_unixtime(n), 'yyyy-mm-dd hh:mi:ss')",
+        )
     node.set("this", f"mc_{name}")
 
 
 def _respell(query: Any) -> None:
     """Replace nodes for which sqlglot generates SQL that differs in meaning from MaxCompute's."""
     for node in list(query.find_all(exp.Quantile)):  # PERCENTILE, which interpolates
+        if isinstance(node, exp.ApproxQuantile):
+            continue
         value = node.this
         values = value.expressions if isinstance(value, exp.Distinct) else [value]
         if None in values or node.args.get("quantile") is None:
@@ -268,9 +299,6 @@ def _respell(query: Any) -> None:
             raise errors.lacks("ARRAY_SORT with a comparator", is_sure=True)
     for node in list(query.find_all(exp.WithinGroup)):
         _order_texts(node)
-    for node in query.find_all(exp.TimeToStr):
-        if isinstance(form := node.args["format"], exp.Literal):
-            form.set("this", form.this.replace("SSS", "%g"))  # the Hive dialect lacks milliseconds
     for node in list(query.find_all(exp.JSONExtractScalar)):
         _read_json(node)
 
@@ -345,8 +373,47 @@ def _lists_of(function: Any, named: int) -> list[Any]:
     return [value] if type(function) is exp.Explode and named == 1 else []
 
 
-def _check_format(form: Any, function: str) -> None:
-    """Convert a constant format (e.g. ``yyyy-mm-dd hh:mi:ss``) to DuckDB's format, or raise 400."""
+def _check_format(form: Any, function: str, *, written: bool) -> str:
+    """Convert a constant format (e.g. ``yyyy-mm-dd hh:mi:ss``) to DuckDB's format, or raise 400.
+
+    Return a pattern of the texts that have this format. A format for reading must contain a year,
+    and no part twice.
+    """
+    if isinstance(form, exp.Null):
+        return ""
     if not (isinstance(form, exp.Literal) and form.is_string):
         raise errors.semantic(f"the format of {function} must be a string literal")
-    form.set("this", _FORMAT.sub(lambda match: _STRFTIME[match[0].lower()], form.this))
+    text, shape, last = str(form.this), "", 0
+    parts = [match for match in _FORMAT.finditer(text) if match[0] != "%"]
+    names = [match[0].lower() for match in parts]
+    if not written and ("yyyy" not in names or len({*names}) < len(names)):
+        raise errors.lacks(f"the format {text!r} in {function}", is_sure=True, at=place_of(form))
+    for match, name in zip(parts, names, strict=True):
+        shape += f"{re.escape(text[last : match.start()])}\\d{{{_DIGITS.get(name, 2)}}}"
+        last = match.end()
+    form.set("this", _FORMAT.sub(lambda match: _STRFTIME[match[0].lower()], text))
+    return shape + re.escape(text[last:])
+
+
+def _format_date(node: Any, types: Types) -> Any:
+    """Convert DATE_FORMAT, whose format has the parts of the MaxCompute V2.0 data type edition."""
+    if len(arguments := node.expressions) != 2:
+        raise errors.semantic("DATE_FORMAT requires a time and a format", at=place_of(node))
+    if types.name(arguments[0]) in ("TEXT", "VARCHAR", "CHAR", "DATE"):
+        raise errors.lacks(
+            "DATE_FORMAT of text or of a DATE",
+            is_sure=True,
+            at=place_of(node),
+            advice="write to_char(cast(d as datetime), 'yyyymmdd')",
+        )
+    form = arguments[1]
+    if not isinstance(form, (exp.Literal, exp.Null)):
+        raise errors.semantic("DATE_FORMAT requires a constant format", at=place_of(node))
+    words = [match[0] for match in _TOKEN.finditer(form.name if form.is_string else "")]
+    if word := next((word for word in words if not _PARTS.fullmatch(word)), ""):
+        raise errors.lacks(f"{word!r} in DATE_FORMAT", is_sure=False, at=place_of(node))
+    if isinstance(form, exp.Literal):
+        text = form.this.replace("%", "%%")
+        form.set("this", _TOKEN.sub(lambda match: _STRFTIME[match[0].lower()], text))
+    node.set("this", "mc_date_format")
+    return node

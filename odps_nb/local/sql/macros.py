@@ -22,9 +22,13 @@ mc_part(part) AS CASE lower(part)
     WHEN 'mi' THEN 'minute' WHEN 'ss' THEN 'second' WHEN 'ff3' THEN 'millisecond'
     WHEN 'ff6' THEN 'microsecond' ELSE error('unknown unit ' || part) END;
 -- text that is not a time becomes null; a time of day gets the date 1970-01-01
-mc_moment(d) AS coalesce(TRY_CAST(d AS TIMESTAMP), TRY_CAST('1970-01-01 ' || CAST(d AS VARCHAR) AS
-    TIMESTAMP));
-mc_day_of(d) AS CAST(TRY_CAST(d AS TIMESTAMP) AS DATE);
+-- DuckDB writes times before the year 1 with (BC)
+mc_dated(x) AS CASE WHEN CAST(x AS DATE) NOT BETWEEN DATE '0001-01-01' AND DATE '9999-12-31' THEN
+    error('a time before the year 1 or after the year 9999 has no text') ELSE x END;
+mc_dashed(d) AS CASE WHEN NOT contains(CAST(d AS VARCHAR), '/') THEN d END;
+mc_moment(d) AS coalesce(TRY_CAST(mc_dashed(d) AS TIMESTAMP), TRY_CAST('1970-01-01 ' || CAST(d AS
+    VARCHAR) AS TIMESTAMP));
+mc_day_of(d) AS CAST(TRY_CAST(mc_dashed(d) AS TIMESTAMP) AS DATE);
 -- a date becomes its midnight
 mc_time(x) AS x + INTERVAL 0 SECOND;
 -- the offset of a week that does not start on Monday
@@ -55,13 +59,15 @@ mc_moved(t, n, part) AS list_transform([{'t': t, 'n': n, 'unit': mc_part(part)}]
     WHEN 'hour' THEN to_hours(r.n) WHEN 'minute' THEN to_minutes(r.n) WHEN 'second' THEN
     to_seconds(r.n) WHEN 'millisecond' THEN to_milliseconds(r.n) WHEN 'microsecond' THEN
     to_microseconds(r.n) END)[1];
+mc_exact_unit(d, part) AS CASE WHEN typeof(d) = 'DATE' AND mc_part(part) IN ('hour', 'minute',
+    'second', 'millisecond', 'microsecond') THEN error('a DATE has no unit ' || part) ELSE part END;
 -- adding the difference keeps the digits below a microsecond
-mc_dateadd(d, n, part) AS mc_time(d) + (mc_moved(CAST(d AS TIMESTAMP), mc_delta(n), part) - CAST(d
-    AS TIMESTAMP));
+mc_dateadd(d, n, part) AS mc_time(d) + (mc_moved(CAST(d AS TIMESTAMP), mc_delta(n),
+    mc_exact_unit(d, part)) - CAST(d AS TIMESTAMP));
 mc_date_add(d, n) AS CAST(d AS DATE) + CAST(mc_delta(n) AS INTEGER);
 mc_date_sub(d, n) AS CAST(d AS DATE) - CAST(mc_delta(n) AS INTEGER);
-mc_add_months(d, n) AS CAST(mc_day_of(d) + to_months(CAST(mc_delta(n) AS INTEGER)) AS
-    DATE)::VARCHAR;
+mc_add_months(d, n) AS mc_dated(CAST(mc_day_of(d) + to_months(CAST(mc_delta(n) AS INTEGER)) AS
+    DATE))::VARCHAR;
 mc_last_day(d) AS CAST(last_day(mc_day_of(d)) AS VARCHAR);
 mc_next_day(d, day) AS CAST(mc_day_of(d) + CAST((list_position(['MO', 'TU', 'WE', 'TH', 'FR', 'SA',
     'SU'], upper(left(day, 2))) - isodow(mc_day_of(d)) + 6) % 7 + 1 AS INTEGER) AS VARCHAR);
@@ -94,11 +100,23 @@ mc_dayofyear(d) AS dayofyear(mc_moment(d));
 mc_hour(d) AS hour(mc_moment(d));
 mc_minute(d) AS minute(mc_moment(d));
 mc_second(d) AS second(mc_moment(d));
-mc_isdate(x, form) AS CASE WHEN x IS NOT NULL THEN try_strptime(x, form) IS NOT NULL END;
-mc_unix_timestamp() AS CAST(epoch(get_current_timestamp()) AS BIGINT), (d) AS CAST(epoch(CAST(d
-    AS TIMESTAMP)) AS BIGINT);
+mc_isdate(x, form, shape) AS CASE WHEN x IS NOT NULL AND form IS NOT NULL THEN
+    regexp_full_match(CAST(x AS VARCHAR), shape) AND try_strptime(CAST(x AS VARCHAR), form) IS NOT
+    NULL END;
+mc_unix_timestamp() AS CAST(epoch(get_current_timestamp()) AS BIGINT), (d) AS
+    CAST(floor(epoch(CAST(d AS TIMESTAMP))) AS BIGINT);
 mc_to_millis(d) AS epoch_ms(CAST(d AS TIMESTAMP));
-mc_to_date(x, form) AS CAST(strptime(CAST(x AS VARCHAR), form) AS TIMESTAMP_MS);
+mc_to_date(x, form, shape) AS CASE WHEN form IS NULL THEN NULL WHEN regexp_full_match(CAST(x AS
+    VARCHAR), shape) THEN CAST(strptime(CAST(x AS VARCHAR), form) AS TIMESTAMP_MS) WHEN x IS NOT
+    NULL THEN error('the text "' || CAST(x AS VARCHAR) || '" does not have the format of TO_DATE')
+    END;
+mc_date_format(x, form) AS strftime(CAST(x AS TIMESTAMP), form);
+-- the text of a DECIMAL ends with its last digit other than 0; DuckDB writes .5 for a DECIMAL(1, 1)
+mc_whole_text(s) AS CASE WHEN starts_with(s, '.') THEN '0' || s WHEN starts_with(s, '-.') THEN
+    '-0' || substr(s, 2) ELSE s END;
+mc_short_text(s) AS mc_whole_text(CASE WHEN contains(s, '.') THEN rtrim(rtrim(s, '0'), '.') ELSE s
+    END);
+mc_decimal_text(x) AS mc_short_text(CAST(x AS VARCHAR));
 mc_to_char(x) AS CASE WHEN typeof(x) = 'BOOLEAN' THEN upper(CAST(x AS VARCHAR)) ELSE CAST(x AS
     VARCHAR) END, (x, form) AS strftime(CAST(x AS TIMESTAMP), form);
 -- Conversions between UTC instants (TIMESTAMP) and the clock of a zone. In a repeated hour, the
@@ -134,7 +152,8 @@ mc_micros(x) AS CASE WHEN isfinite(x) THEN CAST(x AS TIMESTAMP) WHEN x < TIMESTA
 mc_cut(x) AS trunc(x);
 -- DuckDB also reads 1_000, 0x10, infinity and epoch
 mc_is_number(x) AS NOT regexp_matches(x, '_|\d[xXbB]');
-mc_is_time(x) AS regexp_matches(x, '^\s*\d+[-/]\d');
+mc_is_time(x) AS regexp_matches(x, '^\s*\d+-\d');
+mc_only_date(x) AS CASE WHEN regexp_full_match(x, '\s*\d+-\d\d?-\d\d?\s*') THEN x END;
 mc_number(x) AS CASE WHEN mc_is_number(x) THEN x END;
 mc_date(x) AS CASE WHEN mc_is_time(x) THEN x END;
 mc_whole(x) AS CASE WHEN regexp_matches(x, '[.eE]') THEN TRY_CAST(trunc(TRY_CAST(mc_number(x) AS
@@ -169,19 +188,60 @@ mc_product(x, y, p, q, unit, to_a, to_b, over) AS list_transform([{'a': x, 'b': 
 mc_once(n) AS n = 1 OR error('a row of the table is matched by ' || n || ' rows of the source');
 mc_valid_json(x) AS CASE WHEN json_valid(CAST(x AS VARCHAR)) THEN CAST(x AS VARCHAR) END;
 mc_json_list(x) AS CASE WHEN len(x) > 0 THEN CAST(to_json(x) AS VARCHAR) END;
-mc_tolower(x) AS lower(x);
-mc_toupper(x) AS upper(x);
+-- the manual's functions change English letters only
+mc_tolower(x) AS translate(CAST(x AS VARCHAR), 'ABCDEFGHIJKLMNOPQRSTUVWXYZ',
+    'abcdefghijklmnopqrstuvwxyz');
+mc_toupper(x) AS translate(CAST(x AS VARCHAR), 'abcdefghijklmnopqrstuvwxyz',
+    'ABCDEFGHIJKLMNOPQRSTUVWXYZ');
+mc_ascii(x) AS CASE WHEN ascii(CAST(x AS VARCHAR)) > 127 THEN
+    error('ASCII requires a text that begins with an ASCII character') ELSE ascii(CAST(x AS
+    VARCHAR)) END;
+mc_chr(n) AS CASE WHEN CAST(n AS BIGINT) BETWEEN 0 AND 127 THEN chr(CAST(n AS INT)) WHEN n IS NOT
+    NULL THEN error('CHR requires a code from 0 to 127') END;
+mc_checked_pad(n) AS CASE WHEN n < 0 THEN error('LPAD and RPAD require a length of at least 0') ELSE
+    CAST(n AS INT) END;
+mc_lpad(s, n, pad) AS lpad(CAST(s AS VARCHAR), mc_checked_pad(n), pad);
+mc_rpad(s, n, pad) AS rpad(CAST(s AS VARCHAR), mc_checked_pad(n), pad);
+mc_locate(x, s) AS strpos(CAST(s AS VARCHAR), CAST(x AS VARCHAR)), (x, s, start) AS CASE WHEN s IS
+    NULL OR x IS NULL THEN NULL WHEN start IS NULL THEN 0 WHEN start < 1 THEN
+    error('LOCATE requires a position of at least 1') ELSE mc_nth(CAST(s AS VARCHAR), CAST(x AS
+    VARCHAR), start, 1) END;
+mc_joinable(x) AS CASE WHEN list_count(x) < len(x) THEN
+    error('CONCAT_WS of an array with NULL elements is not supported') ELSE x END;
+-- TO_JSON omits NULL members; json_merge_patch does so, but not in arrays
+mc_has_null(j) AS regexp_matches(j, ':null[,}]');
+mc_members(j, x) AS CASE WHEN j IS NULL OR NOT mc_has_null(j) THEN j WHEN regexp_matches(typeof(x),
+    'MAP\(|\]') THEN error('TO_JSON of NULLs in a MAP, or in a STRUCT within an ARRAY, is not'
+    || ' supported') ELSE CAST(json_merge_patch('{}', j) AS VARCHAR) END;
+mc_acos(x) AS CASE WHEN x BETWEEN -1 AND 1 THEN acos(x) END;
+mc_asin(x) AS CASE WHEN x BETWEEN -1 AND 1 THEN asin(x) END;
+mc_isnan(x) AS coalesce(isnan(x), false);
+mc_finite(x, y) AS CASE WHEN isinf(x) AND isfinite(y) THEN error('the result is out of range') ELSE
+    x END;
+mc_exp(x) AS mc_finite(exp(CAST(x AS DOUBLE)), CAST(x AS DOUBLE));
+mc_pow(x, y) AS mc_finite(pow(CAST(x AS DOUBLE), CAST(y AS DOUBLE)), CAST(x AS DOUBLE) + CAST(y AS
+    DOUBLE));
+-- Hive's interpolation between the distinct values; x is a sorted list
+mc_within_list(x, v, t) AS CASE WHEN len(list_filter(x, lambda w: w < v)) = 0 THEN v ELSE
+    x[len(list_filter(x, lambda w: w < v))] + (t - len(list_filter(x, lambda w: w < v))) * (v -
+    x[len(list_filter(x, lambda w: w < v))]) / len(list_filter(x, lambda w: w = v)) END;
+mc_percentile(x, p) AS mc_within_list(x, x[greatest(1, CAST(ceil(len(x) * CAST(p AS DOUBLE)) AS
+    BIGINT))], len(x) * CAST(p AS DOUBLE));
+mc_percentiles(x, ps) AS list_transform(ps, lambda p: mc_percentile(x, p));
 mc_lengthb(x) AS octet_length(encode(x));
 mc_isnull(x) AS x IS NULL;
 mc_wm_concat(separator, x) AS string_agg(CAST(x AS VARCHAR), separator);
 mc_char_matchcount(a, b) AS length(a) - length(translate(a, b, ''));
-mc_find_in_set(x, list) AS CASE WHEN x IS NOT NULL AND list IS NOT NULL THEN
-    coalesce(list_position(string_split(list, ','), x), 0) END;
+-- an empty text is never found (MaxCompute V2.0 data type edition)
+mc_find_in_set(x, list) AS CASE WHEN x IS NOT NULL AND list IS NOT NULL THEN CASE WHEN x = '' THEN 0
+    ELSE coalesce(list_position(string_split(list, ','), x), 0) END END;
 mc_found(s, x) AS list_filter(range(1, length(s) - length(x) + 2), lambda i: substr(s, i,
     length(x)) = x);
 mc_nth(s, x, start, n) AS CASE WHEN s IS NULL OR x IS NULL OR start IS NULL OR n IS NULL THEN NULL
-    WHEN start < 0 THEN coalesce(list_reverse(list_filter(mc_found(s, x), lambda i: i <= length(s)
-    + start + 1))[n], 0) ELSE coalesce(list_filter(mc_found(s, x), lambda i: i >= start)[n], 0) END;
+    WHEN n < 1 OR start = 0 THEN error('INSTR requires a start other than 0 and an occurrence of at'
+    || ' least 1') WHEN start < 0 THEN coalesce(list_reverse(list_filter(mc_found(s, x), lambda i:
+    i <= length(s) + start + 1))[n], 0) ELSE coalesce(list_filter(mc_found(s, x), lambda i: i >=
+    start)[n], 0) END;
 mc_instr(s, x) AS strpos(CAST(s AS VARCHAR), CAST(x AS VARCHAR)), (s, x, start) AS mc_nth(s, x,
     start, 1), (s, x, start, n) AS mc_nth(s, x, start, n);
 mc_part_of(s, start, n) AS CASE WHEN s IS NULL OR start IS NULL OR n IS NULL THEN NULL WHEN start =
@@ -198,7 +258,8 @@ mc_parts(s, sep, n, last) AS CASE WHEN s IS NULL OR sep IS NULL OR n IS NULL OR 
     sep = '' THEN s ELSE array_to_string(list_slice(string_split(s, sep), n, last), sep) END;
 mc_split_part(s, sep, n) AS mc_parts(CAST(s AS VARCHAR), sep, n, n),
     (s, sep, n, last) AS mc_parts(CAST(s AS VARCHAR), sep, n, last);
-mc_substring_index(s, sep, n) AS CASE WHEN s IS NULL OR sep IS NULL OR n IS NULL THEN NULL WHEN n
+mc_substring_index(s, sep, n) AS CASE WHEN s IS NULL OR sep IS NULL OR n IS NULL THEN NULL WHEN sep
+    = '' THEN error('SUBSTRING_INDEX requires a separator') WHEN n
     = 0 THEN '' WHEN n > 0 THEN array_to_string(list_slice(string_split(s, sep), 1, n), sep) ELSE
     array_to_string(list_slice(string_split(s, sep), n, length(s)), sep) END;
 mc_regexp_substr(s, form) AS regexp_extract_all(s, form)[1], (s, form, start) AS
@@ -219,7 +280,15 @@ mc_negative(x) AS -x;
 mc_positive(x) AS x;
 mc_shiftleft(n, bits) AS n << bits;
 mc_shiftright(n, bits) AS n >> bits;
-mc_format_number(x, places) AS format('{:,.' || places || 'f}', CAST(x AS DOUBLE));
+-- halves are rounded away from zero
+mc_fixed(s, places) AS (CASE WHEN starts_with(s, '-') THEN '-' ELSE '' END) || format('{:,}',
+    CAST(ltrim(split_part(s, '.', 1), '-') AS BIGINT)) || CASE WHEN places > 0 THEN '.' ||
+    left(split_part(s, '.', 2), places) ELSE '' END;
+mc_signed(s, x) AS CASE WHEN x < 0 AND NOT starts_with(s, '-') THEN '-' || s ELSE s END;
+mc_format_number(x, places) AS CASE WHEN x IS NULL OR CAST(x AS VARCHAR) = '' THEN NULL WHEN places
+    NOT BETWEEN 0 AND 18 THEN error('FORMAT_NUMBER supports 0 to 18 decimal places') ELSE
+    coalesce(mc_signed(mc_fixed(CAST(round(mc_exact(x), places) AS VARCHAR) || repeat('0', places),
+    places), CAST(x AS DOUBLE)), format('{:,.' || places || 'f}', CAST(x AS DOUBLE))) END;
 mc_width_bucket(x, low, high, n) AS CASE WHEN x < low THEN 0 WHEN x >= high THEN n + 1 ELSE
     floor((x - low) * n / (high - low)) + 1 END;
 -- DuckDB computes with the binary value of a DOUBLE, which is slightly less than 1.005 for 1.005
@@ -252,7 +321,18 @@ mc_map_values(x) AS map_values(x);
 mc_map_concat(a, b) AS CASE WHEN a IS NOT NULL AND b IS NOT NULL THEN map_concat(a, b) END;
 mc_map_entries(x) AS map_entries(x);
 mc_map_from_arrays(a, b) AS map(a, b);
-mc_split(s, pattern) AS CASE WHEN pattern IS NOT NULL THEN string_split_regex(s, pattern) END;
+-- without a separator in the text, the result is the text; otherwise, empty texts at the end go
+mc_trimmed(x) AS list_slice(x, 1, coalesce(list_last(list_filter(range(1, len(x) + 1), lambda i:
+    x[i] <> '')), 0));
+mc_split(s, pattern, trims) AS CASE WHEN pattern IS NULL OR s IS NULL OR trims IS NULL THEN NULL
+    WHEN pattern = '' THEN error('SPLIT requires a separator') WHEN trims AND
+    len(string_split_regex(s, pattern)) > 1 THEN mc_trimmed(string_split_regex(s, pattern)) ELSE
+    string_split_regex(s, pattern) END;
+-- NULL if a NULL decides
+mc_all_match(x) AS CASE WHEN x IS NULL THEN NULL WHEN list_contains(x, false) THEN false WHEN
+    list_count(x) = len(x) THEN true END;
+mc_any_match(x) AS CASE WHEN x IS NULL THEN NULL WHEN list_contains(x, true) THEN true WHEN
+    list_count(x) = len(x) THEN false END;
 mc_pairs(s, one, two) AS CASE WHEN one IS NOT NULL AND two IS NOT NULL THEN
     map_from_entries(list_transform(string_split_regex(s, one), lambda p:
     {'k': string_split_regex(p, two)[1], 'v': string_split_regex(p, two)[2]})) END;

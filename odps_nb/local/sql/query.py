@@ -22,6 +22,7 @@ from odps_nb.local import errors
 from odps_nb.local.duck_text import compare_bytes, compare_chars, spell
 from odps_nb.local.sql.conversions import (
     check_casts,
+    check_conditions,
     convert,
     convert_rows,
     fit_constants,
@@ -40,6 +41,7 @@ from odps_nb.local.sql.session_times import place_times, unite
 from odps_nb.local.sql.times import SessionClock, constants_in_utc, spell_intervals
 from odps_nb.local.sql.trees import CALLED, place_of
 from odps_nb.local.sql.types_of_query import types_of
+from odps_nb.local.sql.windows import frame_windows
 from odps_nb.local.store.tables import StoredTable, View
 from odps_nb.schema import TypeCode
 
@@ -107,6 +109,7 @@ def translate(
     if unite(query, types, into):
         types = types_of(query, tables)
     check_casts(query, types)
+    check_conditions(query, types)
     constants_in_utc(query, timezone, stored)
     compare_bytes(query, stored)
     compare_chars(query, stored)
@@ -182,6 +185,13 @@ def parse_query(text: str) -> Any:
     query = parsed[0]
     _check_signs(query, text)
     check_functions(query)
+    frame_windows(query)
+    if distinct := next((one for one in query.find_all(exp.Distinct) if one.args.get("on")), None):
+        raise errors.parse_failed(
+            "DISTINCT ON is not SQL of MaxCompute",
+            at=place_of(distinct.args["on"].expressions[0]),
+            advice="number the rows of each group with row_number() OVER (…), and filter them",
+        )
     for table in query.find_all(exp.Table):
         if text[table.this.meta.get("start", len(text)) :][:1] in ("'", '"'):
             raise errors.parse_failed(
@@ -206,6 +216,7 @@ def _check_signs(query: Any, text: str) -> None:
                     advice="write the value or name itself, or bind it with params=; "
                     "write a STRUCT as named_struct('a', 1)",
                 )
+    _check_numbers(text)
     if _FINAL_COMMA.search(text):
         for token, after in pairwise(maxcompute_dialect()().tokenize(text)):
             if token.token_type is TokenType.COMMA and after.text.lower() in _AFTER_ITEMS:
@@ -223,7 +234,21 @@ def _check_signs(query: Any, text: str) -> None:
             )
 
 
+def _check_numbers(text: str) -> None:
+    """Raise 400 for ``0x1F``, which sqlglot reads as the number 0 with an alias."""
+    if not _HEX.search(text):
+        return
+    for token, after in pairwise(maxcompute_dialect()().tokenize(text)):
+        if token.text == "0" and after.start == token.end + 1 and after.text[0] in "xX":
+            raise errors.parse_failed(
+                f"0{after.text} is not a number",
+                at=(token.line, token.col),
+                advice="write a decimal number",
+            )
+
+
 _AFTER_ITEMS = (")", "from", "where", "group by", "having", "order by", "limit", "union")
+_HEX = re.compile(r"\b0[xX][0-9A-Fa-f]+")
 _FINAL_COMMA = re.compile(
     r",\s*(?:\)|(?:from|where|group|having|order|limit|union)\b)", re.IGNORECASE
 )

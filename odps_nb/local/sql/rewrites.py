@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from sqlglot import exp
 
 from odps_nb.local import errors
-from odps_nb.local.sql.trees import call, cast, place_of, wrap
+from odps_nb.local.sql.trees import CALLED, call, cast, place_of, wrap
 
 if TYPE_CHECKING:  # `types_of_query` uses the dialect
     from odps_nb.local.sql.types_of_query import Types
@@ -18,21 +18,13 @@ _PLACES = 18
 
 
 def _matched(node: Any, _types: Types, *, all_of: bool) -> Any:
-    """Rewrite ALL_MATCH (true for an empty array) and ANY_MATCH (false); NULL for a NULL array."""
+    """Rewrite ALL_MATCH and ANY_MATCH, which are NULL if NULLs among the results decide."""
     if len(node.expressions) != 2 or not isinstance(node.expressions[1], exp.Lambda):
         raise errors.semantic(f"{node.name.upper()} requires an ARRAY and a function")
     array, function = node.expressions
-    known = exp.Not(this=exp.Is(this=array.copy(), expression=exp.null()))
-    folded = call(
-        "list_bool_and" if all_of else "list_bool_or",
-        call(
-            "list_prepend",
-            exp.convert(all_of),
-            exp.Transform(this=array, expression=function),
-        ),
-    )
-    node.replace(case := exp.Case().when(known, folded))
-    return case
+    results = exp.Transform(this=array, expression=function)
+    node.replace(matched := call("mc_all_match" if all_of else "mc_any_match", results))
+    return matched
 
 
 def _sampled(node: Any, _types: Types) -> Any:
@@ -115,24 +107,27 @@ def _extracted(node: Any, _types: Types) -> Any:
 
 
 def _replaced(node: Any, _types: Types) -> Any:
-    if node.args.get("position") is not None or node.args.get("occurrence") is not None:
+    """Rewrite REGEXP_REPLACE; without a match, the text remains even if the replacement is NULL."""
+    occurrence = node.args.get("position")  # sqlglot's name of the fourth argument
+    is_all = occurrence is None or (isinstance(occurrence, exp.Literal) and occurrence.name == "0")
+    if not is_all or node.args.get("occurrence") is not None:
         raise errors.lacks("REGEXP_REPLACE of one occurrence", is_sure=True)
+    node.set("position", None)
+    if not node.args["replacement"].is_string:
+        known = exp.Is(this=node.args["replacement"].copy(), expression=exp.null()).not_()
+        found = call("regexp_matches", node.this.copy(), node.expression.copy())
+        source = node.this.copy()
+        wrap(
+            node,
+            lambda replaced: exp.Case().when(known, replaced).when(exp.not_(found), source),
+        )
     return node
 
 
-def _narrowed(node: Any, types: Types, *, argument: str) -> Any:
-    """Cast a BIGINT to INT, because DuckDB's function does not accept BIGINT."""
-    value = node.args[argument]
-    value = value[0] if isinstance(value, list) else value
-    if types.name(value) != "INT":
-        wrap(value, partial(cast, name="INT"))
-    return node
-
-
-def _factorial(node: Any, types: Types) -> Any:
+def _factorial(node: Any) -> Any:
     """Rewrite FACTORIAL, which is NULL for arguments outside 0 to 20."""
     fits = exp.Between(this=node.this.copy(), low=exp.convert(0), high=exp.convert(20))
-    _narrowed(node, types, argument="this")
+    wrap(node.this, partial(cast, name="INT"))  # DuckDB's function does not accept BIGINT
     wrap(node, lambda product: exp.Case().when(fits, product))
     return node
 
@@ -146,9 +141,103 @@ def _least(node: Any, _types: Types) -> Any:
 
 
 def _split(node: Any, _types: Types) -> Any:
-    if not node.expression.is_string:  # DuckDB returns the whole text for a NULL pattern
-        node.replace(split := call("mc_split", node.this, node.expression))
-        return split
+    trims = node.args.get("limit") or exp.true()
+    node.replace(split := call("mc_split", node.this, node.expression, trims))
+    return split
+
+
+def _called(node: Any, _types: Types, *, name: str, keys: str = "this") -> Any:
+    """Replace a node with a macro, whose arguments are the parts of the node with these keys."""
+    arguments = [node.args[key] for key in keys.split() if node.args.get(key) is not None]
+    node.replace(macro := call(f"mc_{name}", *arguments))
+    return macro
+
+
+def _chr(node: Any, _types: Types) -> Any:
+    node.replace(macro := call("mc_chr", *node.expressions))
+    return macro
+
+
+def _joined(node: Any, types: Types) -> Any:
+    """Rewrite CONCAT_WS, which is NULL if an argument is NULL."""
+    known = exp.and_(
+        *(exp.Is(this=one.copy(), expression=exp.null()).not_() for one in node.expressions)
+    )
+    for value in node.expressions[1:]:
+        if types.name(value) in ("ARRAY", "LIST"):
+            wrap(value, lambda array: call("mc_joinable", array))
+    wrap(node, lambda joined: exp.Case().when(known, joined))
+    return node
+
+
+def _hex(node: Any, types: Types) -> Any:
+    if types.name(node.this) in ("DOUBLE", "FLOAT"):
+        wrap(node.this, lambda value: cast(value, "TEXT"))
+    return node
+
+
+def _whole(node: Any, types: Types) -> Any:
+    """Rewrite BIN and FACTORIAL, whose argument must be an integer."""
+    name = node.meta[CALLED]
+    value = node.this if name == "factorial" else node.expressions[0]
+    if types.name(value) in ("DOUBLE", "FLOAT", "DECIMAL"):
+        raise errors.semantic(f"{name.upper()} requires an integer", at=place_of(value))
+    if name == "factorial":
+        return _factorial(node)
+    node.set("this", f"mc_{name}")
+    return node
+
+
+def _clock_part(node: Any, types: Types) -> Any:
+    """Rewrite HOUR, MINUTE and SECOND, which are NULL for a DATE."""
+    if len(node.expressions) == 1 and types.name(node.expressions[0]) == "DATE":
+        node.replace(part := cast(exp.null(), "INT"))
+        return part
+    node.set("this", f"mc_{node.meta[CALLED]}")
+    return node
+
+
+def _median(node: Any, types: Types) -> Any:
+    name = types.name(node.this)
+    if name in ("TEXT", "VARCHAR", "CHAR"):
+        wrap(node.this, lambda text: exp.cast(call("mc_read_number", text), "DOUBLE"))
+    elif name == "DECIMAL":
+        exact = exp.DataType.build(f"DECIMAL(38, {_PLACES})")  # keeps the mean of two values
+        wrap(node.this, lambda decimal: exp.Cast(this=decimal, to=exact))
+    return node
+
+
+def _counted(node: Any, _types: Types) -> Any:
+    """Rewrite COUNT_IF, which is 0 without rows."""
+    node.replace(count := exp.Count(this=exp.Case().when(node.this, exp.true())))
+    return count
+
+
+def _percentile(node: Any, types: Types) -> Any:
+    """Rewrite PERCENTILE_APPROX as an exact percentile with Hive's interpolation."""
+    check_fraction(node, types)
+    fraction = node.args["quantile"]
+    if isinstance(fraction, exp.Array):
+        if any(not isinstance(one, exp.Literal) for one in fraction.expressions):
+            raise errors.semantic("the fractions of a percentile must be constants")
+    elif not isinstance(fraction, exp.Literal):  # the form with weights
+        raise errors.lacks("PERCENTILE_APPROX with weights", is_sure=True, at=place_of(fraction))
+    name = "mc_percentiles" if isinstance(fraction, exp.Array) else "mc_percentile"
+    value = exp.cast(node.this, "double")
+    known = exp.Is(this=value.copy(), expression=exp.null()).not_()
+    values = exp.Filter(
+        this=call("list", exp.Order(this=value, expressions=[exp.Ordered(this=value.copy())])),
+        expression=exp.Where(this=known),
+    )
+    node.replace(result := call(name, values, fraction))
+    return result
+
+
+def _as_json(node: Any, types: Types) -> Any:
+    """Rewrite TO_JSON, which omits NULL members and writes their names in lower case."""
+    for member in node.this.find_all(exp.PropertyEQ):
+        member.this.set("this", member.this.name.lower())
+    wrap(node, lambda text: call("mc_members", exp.cast(text, "TEXT"), text.this.copy()))
     return node
 
 
@@ -160,20 +249,36 @@ def check_fraction(node: Any, _types: Types | None) -> Any:
 
 
 REWRITES: dict[str, Callable[[Any, Any], Any]] = {
+    "acos": partial(_called, name="acos"),
     "all_match": partial(_matched, all_of=True),
     "any_match": partial(_matched, all_of=False),
-    "chr": partial(_narrowed, argument="expressions"),
-    "factorial": _factorial,
+    "ascii": partial(_called, name="ascii"),
+    "asin": partial(_called, name="asin"),
+    "bin": _whole,
+    "chr": _chr,
+    "concat_ws": _joined,
+    "count_if": _counted,
+    "exp": partial(_called, name="exp"),
+    "factorial": _whole,
+    **dict.fromkeys(("hour", "minute", "second"), _clock_part),
+    "hex": _hex,
+    "isnan": partial(_called, name="isnan"),
     "least": _least,
-    "lpad": partial(_narrowed, argument="expression"),
-    "percentile_approx": check_fraction,
-    "rpad": partial(_narrowed, argument="expression"),
     "lengthb": _lengthb,
+    "locate": partial(_called, name="locate", keys="substr this position"),
+    "lower": partial(_called, name="tolower"),
+    "lpad": partial(_called, name="lpad", keys="this expression fill_pattern"),
+    "median": _median,
+    "percentile_approx": _percentile,
+    **dict.fromkeys(("pow", "power"), partial(_called, name="pow", keys="this expression")),
     "regexp_extract": _extracted,
     "regexp_replace": _replaced,
     "reverse": _reversed,
+    "rpad": partial(_called, name="rpad", keys="this expression fill_pattern"),
     "size": _sized,
     "split": _split,
     "stddev_samp": _sampled,
+    "to_json": _as_json,
     "trunc": _truncated,
+    "upper": partial(_called, name="toupper"),
 }

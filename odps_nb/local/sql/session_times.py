@@ -13,7 +13,7 @@ Sources: the vendor's manual, *Data type conversions*, *CASE WHEN* and *GREATEST
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import partial
 from itertools import zip_longest
 from typing import Any
@@ -23,7 +23,7 @@ from sqlglot import exp
 from odps_nb.local import errors
 from odps_nb.local.sql.duck_types import CLOCKS
 from odps_nb.local.sql.times import SessionClock, is_read
-from odps_nb.local.sql.trees import branches, cast, choices, looked_up, operands, type_name, wrap
+from odps_nb.local.sql.trees import cast, choices, looked_up, operands, type_name, united, wrap
 from odps_nb.local.sql.types_of_query import KEEPING, Types
 from odps_nb.schema import TypeCode
 
@@ -61,12 +61,9 @@ def unite(query: Any, types: Types, into: Sequence[TypeCode] = ()) -> bool:
     row keeps its type.
     """
     was_cast = False
-    for node in list(query.find_all(exp.SetOperation, exp.Values)):
-        rows = [] if isinstance(node.parent, exp.SetOperation) else list(_rows(node))
-        if len({len(row) for row in rows}) != 1:
-            continue
-        codes = into if isinstance(node, exp.Values) and len(into) == len(rows[0]) else ()
-        for column, code in zip_longest(zip(*rows, strict=True), codes):
+    for node, columns in list(united(query)):
+        codes = into if isinstance(node, exp.Values) and len(into) == len(columns) else ()
+        for column, code in zip_longest(columns, codes):
             names = [types.name(value) for value in column]
             wider = max(set(names) & set(_INSTANTS), default=None)
             for value, name in zip(column, names, strict=True):
@@ -74,14 +71,6 @@ def unite(query: Any, types: Types, into: Sequence[TypeCode] = ()) -> bool:
                     was_cast = True
                     wrap(value, partial(cast, name=wider))
     return was_cast
-
-
-def _rows(node: Any) -> Iterator[list[Any]]:
-    if not isinstance(node, exp.Values):
-        yield from branches(node)
-        return
-    for row in node.expressions:
-        yield list(row.expressions) if isinstance(row, exp.Tuple) else [row.unnest()]
 
 
 def place_times(query: Any, types: Types, clock: SessionClock) -> None:
@@ -123,8 +112,6 @@ class _Placing:
             self._cast(node)
         elif isinstance(node, (exp.CurrentTimestamp, exp.CurrentDate, exp.CurrentTimezone)):
             self._clock.now(node)
-        elif isinstance(node, exp.UnixToStr):
-            self._clock.show_seconds(node)
         elif isinstance(node, (exp.Add, exp.Sub)):
             self._add(node)
         else:

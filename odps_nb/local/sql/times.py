@@ -106,13 +106,6 @@ class SessionClock:
         each = exp.Lambda(this=self._local(exp.column(name.copy())), expressions=[name])
         wrap(node, lambda array: exp.Transform(this=array, expression=each), typed=False)
 
-    def show_seconds(self, node: Any) -> None:
-        """Replace `UnixToStr` with the formatted local time of its seconds since 1970."""
-        if (form := node.args.get("format")) is None:
-            return  # without arguments, so DuckDB rejects the call
-        shown = self._local(call("mc_from_unixtime", node.this))
-        wrap(node, lambda _: exp.TimeToStr(this=shown, format=form))
-
     def compute(self, node: Any, source: Any, target: str) -> None:
         """Make a node compute with the local time of an instant, and convert the result back."""
         original = source.copy()

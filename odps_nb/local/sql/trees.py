@@ -119,3 +119,17 @@ def branches(query: Any) -> Iterator[list[Any]]:
     for leaf in leaves(query):
         if isinstance(leaf, exp.Select):
             yield [] if leaf.is_star else [shown.unalias() for shown in leaf.expressions]
+
+
+def united(query: Any) -> Iterator[tuple[Any, list[tuple[Any, ...]]]]:
+    """Yield set operations and VALUES, each with the lists of values that form a column."""
+    for node in query.find_all(exp.SetOperation, exp.Values):
+        if isinstance(node, exp.Values):
+            rows = [
+                list(row.expressions) if isinstance(row, exp.Tuple) else [row.unnest()]
+                for row in node.expressions
+            ]
+        else:
+            rows = [] if isinstance(node.parent, exp.SetOperation) else list(branches(node))
+        if len({len(row) for row in rows}) == 1:
+            yield node, list(zip(*rows, strict=True))

@@ -11,13 +11,19 @@ from typing import Any
 
 N = "from values (1, 'a', 2.5), (2, 'b', 2.5), (3, 'a', 5.5), (4, null, null) t (n, s, d)"
 """Four rows for aggregates and window functions."""
+SALARIES = (
+    "from values (20, 800), (30, 1600), (30, 1250), (20, 2975), (30, 1250), (30, 2850), (10, 2450),"
+    " (20, 3000), (10, 5000), (30, 1500), (20, 1100), (30, 950), (20, 3000), (10, 1300),"
+    " (10, 5000), (10, 2450), (10, 1300) t (dept, sal)"
+)
+"""The salaries of the manual's table ``emp``."""
 E = 2.718281828459045
 
 EXAMPLES: dict[str, tuple[tuple[str, Any], ...]] = {
     # mathematical functions
     "abs": (("abs(-2.5)", 2.5), ("abs(-3)", 3), ("abs(null)", None)),
-    "acos": (("acos(0.87)", 0.5155940062460905), ("acos(0)", 1.5707963267948966)),
-    "asin": (("asin(1)", 1.5707963267948966), ("asin(0)", 0.0)),
+    "acos": (("acos(0.87)", 0.5155940062460905), ("acos(2)", None)),
+    "asin": (("asin(1)", 1.5707963267948966), ("asin(0)", 0.0), ("asin(-1.5)", None)),
     "atan": (("atan(1)", 0.7853981633974483), ("atan(-1)", -0.7853981633974483)),
     "atan2": (("atan2(0, 0)", 0.0), ("atan2(1, 1)", 0.7853981633974483)),
     "bin": (("bin(12)", "1100"), ("bin(0)", "0"), ("bin('5')", "101"), ("bin(null)", None)),
@@ -37,9 +43,23 @@ EXAMPLES: dict[str, tuple[tuple[str, Any], ...]] = {
     "format_number": (
         ("format_number(5.230134523424545456, 3)", "5.230"),
         ("format_number(12332.123456, 4)", "12,332.1235"),
+        ("format_number(0.125, 2)", "0.13"),
+        ("format_number(-0.1, 0)", "-0"),
+        ("format_number(20.45BD, 1)", "20.5"),
+        ("format_number(1234567890123456789, 1)", "1,234,567,890,123,456,789.0"),
+        ("format_number('', 3)", None),
     ),
-    "hex": (("hex(17)", "11"), ("hex('abc')", "616263"), ("hex(0)", "0")),
-    "isnan": (("isnan(100.1)", False), ("isnan(cast('NaN' as double))", True)),
+    "hex": (
+        ("hex(17)", "11"),
+        ("hex('abc')", "616263"),
+        ("hex(0)", "0"),
+        ("hex(0.89)", "302E3839"),
+    ),
+    "isnan": (
+        ("isnan(100.1)", False),
+        ("isnan(cast('NaN' as double))", True),
+        ("isnan(null)", False),
+    ),
     "ln": (("ln(1)", 0.0), ("ln(2.718281828459045)", 1.0), ("ln(-5)", None), ("ln(0)", None)),
     "log": (("log(2, 8)", 3.0), ("log(10, 100)", 2.0)),
     "log10": (("log10(10)", 1.0), ("log10(null)", None), ("log10(0)", None)),
@@ -125,9 +145,13 @@ EXAMPLES: dict[str, tuple[tuple[str, Any], ...]] = {
         ("date_sub(date '2005-03-01', -1)", "2005-03-02"),
     ),
     "date_format": (
-        ("date_format('2018-05-23 12:05:05', 'yyyyMMdd HH:mm:ss')", "20180523 12:05:05"),
-        ("date_format(date '2015-04-08', 'MM/dd/yyyy')", "04/08/2015"),
-        ("date_format('2022-04-24', 'yyyy-MM')", "2022-04"),
+        (
+            "date_format(timestamp '2018-05-23 15:07:08.123', 'yyyyMMdd HH:mi:ss.SSS')",
+            "20180523 15:07:08.123",
+        ),
+        ("date_format(datetime '2018-05-23 15:07:08', 'hh')", "15"),
+        ("date_format(datetime '2018-05-23 15:07:08', 'mm')", "05"),
+        ("date_format(datetime '2018-05-23 15:07:08', null)", None),
     ),
     "dateadd": (
         ("dateadd(datetime '2005-02-28 00:00:00', 1, 'dd')", "2005-03-01 00:00:00"),
@@ -213,11 +237,16 @@ EXAMPLES: dict[str, tuple[tuple[str, Any], ...]] = {
         ("from_unixtime(1.9)", "1970-01-01 00:00:01"),
     ),
     "getdate": (("getdate() > datetime '2020-01-01 00:00:00'", True), ("getdate() is null", False)),
-    "hour": (("hour('2014-09-01 12:00:00')", 12), ("hour(datetime '2014-09-01 23:59:59')", 23)),
+    "hour": (
+        ("hour('2014-09-01 12:00:00')", 12),
+        ("hour(datetime '2014-09-01 23:59:59')", 23),
+        ("hour(date '2014-09-01')", None),
+    ),
     "isdate": (
         ("isdate('2021-10-11', 'yyyy-mm-dd')", True),
         ("isdate('2021-13-11', 'yyyy-mm-dd')", False),
         ("isdate(null, 'yyyy-mm-dd')", None),
+        ("isdate('2021-1-1', 'yyyy-mm-dd')", False),
     ),
     "last_day": (
         ("last_day('2017-03-04')", "2017-03-31"),
@@ -254,6 +283,8 @@ EXAMPLES: dict[str, tuple[tuple[str, Any], ...]] = {
         ("to_date('2018-02-03')", "2018-02-03"),
         ("to_date('20121203', 'yyyymmdd')", "2012-12-03 00:00:00"),
         ("to_date('2010-12-03 11:22:33', 'yyyy-mm-dd hh:mi:ss')", "2010-12-03 11:22:33"),
+        ("to_date('Alibaba 2010-12*03', 'Alibaba yyyy-mm*dd')", "2010-12-03 00:00:00"),
+        ("to_date('2010-12-03', null)", None),
     ),
     "to_millis": (
         ("to_millis(datetime '2021-03-31 15:00:00')", 1617202800000),
@@ -267,6 +298,7 @@ EXAMPLES: dict[str, tuple[tuple[str, Any], ...]] = {
         ("unix_timestamp(datetime '2009-03-20 11:11:01')", 1237547461),
         ("unix_timestamp('2009-03-20 11:11:01')", 1237547461),
         ("unix_timestamp(null)", None),
+        ("unix_timestamp(datetime '2009-03-20 11:11:01.9')", 1237547461),
     ),
     "weekday": (
         ("weekday(datetime '2009-03-20 11:11:00')", 4),
@@ -277,7 +309,7 @@ EXAMPLES: dict[str, tuple[tuple[str, Any], ...]] = {
         ("weekofyear(datetime '2014-12-31 00:00:00')", 1),
         ("weekofyear(datetime '2024-12-29 00:00:00')", 52),
     ),
-    "year": (("year('1970-01-01 12:30:00')", 1970), ("year(date '2021-12-31')", 2021)),
+    "year": (("year('1970-01-01 12:30:00')", 1970), ("year('1970/03/09')", None)),
     # strings
     "ascii": (("ascii('abcde')", 97), ("ascii('A')", 65), ("ascii(null)", None)),
     "char_matchcount": (
@@ -294,7 +326,7 @@ EXAMPLES: dict[str, tuple[tuple[str, Any], ...]] = {
     ),
     "concat_ws": (
         ("concat_ws(':', 'name', 'hanmeimei')", "name:hanmeimei"),
-        ("concat_ws(':', 'avg', null, '34')", "avg:34"),
+        ("concat_ws(':', 'avg', null, '34')", None),
         ("concat_ws(':', array('name', 'lilei'))", "name:lilei"),
         ("concat_ws(null, 'a', 'b')", None),
     ),
@@ -306,7 +338,7 @@ EXAMPLES: dict[str, tuple[tuple[str, Any], ...]] = {
         ("decode(1, 2, 'a')", None),
     ),
     "encode": (("encode('abc', 'UTF-8')", b"abc"), ("encode('\u4e2d', 'UTF-8')", b"\xe4\xb8\xad")),
-    "find_in_set": (("find_in_set('ab', 'abc,hello,ab,c')", 3), ("find_in_set('hi', 'a,b')", 0)),
+    "find_in_set": (("find_in_set('ab', 'abc,hello,ab,c')", 3), ("find_in_set('', ',a')", 0)),
     "get_json_object": (
         ("get_json_object('{\"a\": {\"b\": [1, 2]}}', '$.a.b[1]')", "2"),
         ("get_json_object('{\"a\": \"x\"}', '$.a')", "x"),
@@ -336,8 +368,9 @@ EXAMPLES: dict[str, tuple[tuple[str, Any], ...]] = {
         ("locate('ab', 'abchelloabc')", 1),
         ("locate('ab', 'abchelloabc', 2)", 9),
         ("locate('hi', 'hanmeimei')", 0),
+        ("locate('ab', 'abhelloabc', null)", 0),
     ),
-    "lower": (("lower('aBcd')", "abcd"), ("lower(null)", None)),
+    "lower": (("lower('aB\u00c9')", "ab\u00c9"), ("lower(null)", None)),
     "lpad": (
         ("lpad('abcdefgh', 10, '12')", "12abcdefgh"),
         ("lpad('abcdefgh', 5, '12')", "abcde"),
@@ -369,6 +402,9 @@ EXAMPLES: dict[str, tuple[tuple[str, Any], ...]] = {
         ("regexp_replace('abcd', 'a(b)c', '<\\\\1>')", "<b>d"),
         ("regexp_replace('abcabc', 'b', '-')", "a-ca-c"),
         ("regexp_replace('abcabc', 'b', '')", "acac"),
+        ("select regexp_replace('a1b2c3', '[0-9]', '', 0)", "abc"),
+        ("regexp_replace('abcd', '(.)', null)", None),
+        ("regexp_replace('abcd', 'x', null)", "abcd"),
     ),
     "regexp_substr": (
         ("regexp_substr('I love aliyun very much', 'a[[:alpha:]]{5}')", "aliyun"),
@@ -387,7 +423,10 @@ EXAMPLES: dict[str, tuple[tuple[str, Any], ...]] = {
     "space": (("space(3)", "   "), ("length(space(10))", 10)),
     "split": (
         ("split('a, b, c', ', ')", ["a", "b", "c"]),
-        ("split('a1b2', '[0-9]')", ["a", "b", ""]),
+        ("split('a1b2', '[0-9]')", ["a", "b"]),
+        ("split('a,,b,,', ',')", ["a", "", "b"]),
+        ("split('a,b,,', ',', false)", ["a", "b", "", ""]),
+        ("split('', ',')", [""]),
         ("split('a, b, c', null)", None),
         ("split(null, ', ')", None),
     ),
@@ -429,6 +468,8 @@ EXAMPLES: dict[str, tuple[tuple[str, Any], ...]] = {
     "to_json": (
         ("to_json(named_struct('a', 1, 'b', 2))", '{"a":1,"b":2}'),
         ("to_json(array(1, 2))", "[1,2]"),
+        ("to_json(named_struct('A', 'B'))", '{"a":"B"}'),
+        ("to_json(named_struct('k1', cast(null as string), 'k2', 'v2'))", '{"k2":"v2"}'),
     ),
     "tolower": (("tolower('aBcd')", "abcd"), ("tolower(null)", None)),
     "toupper": (("toupper('aBcd')", "ABCD"), ("toupper(null)", None)),
@@ -437,7 +478,7 @@ EXAMPLES: dict[str, tuple[tuple[str, Any], ...]] = {
         ("translate('aaa', 'b', 'c')", "aaa"),
     ),
     "trim": (("trim('  abc ')", "abc"), ("trim('yxabcxx', 'xyz')", "abc"), ("trim(null)", None)),
-    "upper": (("upper('aBcd')", "ABCD"), ("upper(null)", None)),
+    "upper": (("upper('aB\u00e9')", "AB\u00e9"), ("upper(null)", None)),
     "url_decode": (
         (
             "url_decode('%E7%A4%BA%E4%BE%8Bfor+URL_DECODE%3A%2F%2F+%28fdsf%29')",
@@ -456,7 +497,21 @@ EXAMPLES: dict[str, tuple[tuple[str, Any], ...]] = {
     ),
     "uuid": (("length(uuid())", 36), ("uuid() = 'x'", False)),
     # conditions and conversions
-    "cast": (("cast('1' as bigint)", 1), ("cast(1.9 as bigint)", 1), ("cast(1 as string)", "1")),
+    "cast": (
+        ("cast('1' as bigint)", 1),
+        ("cast(1.9 as bigint)", 1),
+        ("cast(1 as string)", "1"),
+        ("cast('' as boolean)", False),
+        ("cast('false' as boolean)", True),
+        ("cast('2022-12-20 00:01:01' as date)", None),
+        ("cast(cast(12.45500 as decimal(38, 18)) as string)", "12.455"),
+        ("cast(cast(0.5 as decimal(1, 1)) as string)", "0.5"),
+        ("cast(cast(-0.5 as decimal(1, 1)) as string)", "-0.5"),
+        ("concat(cast(100 as decimal(10, 2)), '')", "100"),
+        ("if(true, 1.50BD, 'x')", "1.5"),
+        ("select abs(122320837456298376592387456923748)", 1.2232083745629837e32),
+        ("-9223372036854775807L & -9223372036854775792L", None),
+    ),
     "coalesce": (("coalesce(null, null, 1, null, 3)", 1), ("coalesce(null, 'a')", "a")),
     "exists": (("exists (select 1)", True), ("exists (select 1 where false)", False)),
     "greatest": (
@@ -485,7 +540,11 @@ EXAMPLES: dict[str, tuple[tuple[str, Any], ...]] = {
     ),
     "arg_max": ((f"select arg_max(n, s) {N} where n < 4", "a"), (f"select arg_max(d, n) {N}", 3)),
     "arg_min": ((f"select arg_min(n, s) {N}", "a"), (f"select arg_min(n, d) {N} where n > 1", 2.5)),
-    "avg": ((f"select avg(n) {N}", 2.5), (f"select avg(d) {N}", 3.5)),
+    "avg": (
+        (f"select avg(n) {N}", 2.5),
+        (f"select avg(d) {N}", 3.5),
+        (f"select avg(n) over (order by d) {N} where n < 4", [1.0, 1.5, 2.0]),
+    ),
     "bitwise_and_agg": (
         (f"select bitwise_and_agg(n) {N}", 0),
         (f"select bitwise_and_agg(3) {N}", 3),
@@ -508,8 +567,14 @@ EXAMPLES: dict[str, tuple[tuple[str, Any], ...]] = {
         (f"select count(*) {N}", 4),
         (f"select count(s) {N}", 3),
         (f"select count(distinct s) {N}", 2),
+        (f"select count(d) over (order by d) {N} where n < 4", [1, 2, 3]),
+        (f"select count(*) over (order by d) {N} where n < 4", [1, 2, 3]),
     ),
-    "count_if": ((f"select count_if(n > 2) {N}", 2), (f"select count_if(d = 2.5) {N}", 2)),
+    "count_if": (
+        (f"select count_if(n > 2) {N}", 2),
+        (f"select count_if(n > 2) {N} where n > 9", 0),
+        (f"select count_if(d = 2.5) {N}", 2),
+    ),
     "covar_pop": ((f"select covar_pop(n, n) {N}", 1.25), (f"select covar_pop(n, 1) {N}", 0.0)),
     "covar_samp": (
         (f"select covar_samp(n, n) {N}", 1.6666666666666667),
@@ -517,7 +582,11 @@ EXAMPLES: dict[str, tuple[tuple[str, Any], ...]] = {
     ),
     "max": ((f"select max(n) {N}", 4), (f"select max(s) {N}", "b")),
     "max_by": ((f"select max_by(s, n) {N} where n < 3", "b"), (f"select max_by(n, d) {N}", 3)),
-    "median": ((f"select median(n) {N}", 2.5), (f"select median(d) {N}", 2.5)),
+    "median": (
+        (f"select median(n) {N}", 2.5),
+        (f"select median(cast(n as string)) {N}", 2.5),
+        (f"select median(cast(n as decimal(3, 0))) {N}", Decimal("2.5")),
+    ),
     "min": ((f"select min(n) {N}", 1), (f"select min(s) {N}", "a")),
     "min_by": ((f"select min_by(s, n) {N}", "a"), (f"select min_by(d, n) {N} where n > 2", 5.5)),
     "percentile": (
@@ -527,10 +596,16 @@ EXAMPLES: dict[str, tuple[tuple[str, Any], ...]] = {
     "percentile_approx": (
         (f"select percentile_approx(d, 0.5) {N}", 2.5),
         (f"select percentile_approx(d, array(0.0, 1.0)) {N}", [2.5, 5.5]),
+        (f"select percentile_approx(sal, 0.3) {SALARIES}", 1252.5),
+        (
+            f"select percentile_approx(sal, array(0.3, 0.5, 0.8), 1000) {SALARIES} where dept = 30",
+            [1070.0, 1250.0, 1580.0],
+        ),
     ),
     "stddev": (
         (f"select stddev(n) {N}", 1.118033988749895),
         (f"select stddev(n) {N} where n = 1", 0.0),
+        (f"select stddev(d) over (order by d) {N} where n < 4", [0.0, 0.0, 1.4142135623730951]),
     ),
     "stddev_pop": (
         (f"select stddev_pop(n) {N}", 1.118033988749895),
@@ -545,6 +620,8 @@ EXAMPLES: dict[str, tuple[tuple[str, Any], ...]] = {
         (f"select sum(n) {N}", 10),
         (f"select sum(d) {N}", 10.5),
         (f"select sum(distinct d) {N}", 8.0),
+        (f"select sum(d) over (order by d) {N} where n < 4", [2.5, 5.0, 10.5]),
+        (f"select sum(d) over w {N} where n < 4 window w as (order by d)", [2.5, 5.0, 10.5]),
     ),
     "var_pop": ((f"select var_pop(n) {N}", 1.25), (f"select var_pop(n) {N} where n = 1", 0.0)),
     "var_samp": (
@@ -610,11 +687,13 @@ EXAMPLES: dict[str, tuple[tuple[str, Any], ...]] = {
         ("all_match(array(4, 5, 6), x -> x > 3)", True),
         ("all_match(array(), x -> x > 3)", True),
         ("all_match(array(1, 2), x -> x > 1)", False),
+        ("all_match(array(10, 100, 30, null), x -> x > 3)", None),
         ("all_match(null, x -> x > 3)", None),
     ),
     "any_match": (
         ("any_match(array(1, 2, -10, 100), x -> x > 3)", True),
         ("any_match(array(), x -> x > 3)", False),
+        ("any_match(array(1, null), x -> x > 3)", None),
         ("any_match(null, x -> x > 3)", None),
     ),
     "array": (("array(1, 2, 3)", [1, 2, 3]), ("array('a', null)", ["a", None])),

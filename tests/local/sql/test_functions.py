@@ -126,6 +126,10 @@ def no_table(*_: Any) -> Any:
     raise NotFoundError("there are no tables", status=404, code="NoSuchObject")
 
 
+OVER = "over (order by x) from values (1) t (x)"
+PATTERNS = ("regexp_count", "regexp_extract", "regexp_instr", "regexp_substr")
+
+
 @pytest.mark.parametrize(
     ("call", "refusal"),
     [
@@ -139,11 +143,77 @@ def no_table(*_: Any) -> Any:
         ),
         *(
             (f"date_format(getdate(), '{form}')", f"'{form}' in DATE_FORMAT")
-            for form in ("u", "Q", "DDD", "yyyyy", "z", "S")
+            for form in ("u", "Q", "DDD", "yyyyy", "z", "S", "YYYY", "d", "a")
+        ),
+        *(
+            (f"date_format({value}, 'yyyy')", "DATE_FORMAT of text or of a DATE")
+            for value in ("'2024-01-31'", "date '2024-01-31'")
         ),
         ("date_format(getdate(), \"HH'h'\")", "in DATE_FORMAT"),
         ("date_format(getdate(), concat('yyyy', 'MM'))", "requires a constant format"),
-        ("from_unixtime(0, 'k')", "'k' in FROM_UNIXTIME"),
+        ("from_unixtime(0, 'yyyy')", "FROM_UNIXTIME with a format"),
+        ("extract(week from getdate())", "WEEK in EXTRACT"),
+        *(
+            (f"to_date('2024-01-31', '{form}')", "the format '.*' in TO_DATE")
+            for form in ("mm-dd", "yyyy-yyyy")
+        ),
+        *(
+            (f"to_date('{text}', 'yyyy-mm-dd')", "does not have the format of TO_DATE")
+            for text in ("2024-1-31", "2024-01-31 10:00:00", "")
+        ),
+        *((f"{name}('abc', '')", "an empty pattern") for name in PATTERNS),
+        ("regexp_replace('abc', '', 'x')", "an empty pattern"),
+        ("'abc' rlike ''", "RLIKE requires a pattern"),
+        *(
+            (f"{name}('abc', 'b', {place})", "a position or an occurrence below 1")
+            for name in ("regexp_count", "regexp_instr", "regexp_substr")
+            for place in (0, -1)
+        ),
+        ("instr('abc', 'b', 1, 0)", "INSTR requires"),
+        ("instr('abc', 'b', 0)", "INSTR requires"),
+        ("locate('b', 'abc', 0)", "LOCATE requires"),
+        *((f"chr({code})", "CHR requires a code from 0 to 127") for code in (-1, 128)),
+        ("ascii('\u00e9')", "ASCII requires"),
+        ("lpad('abc', -1, 'x')", "LPAD and RPAD require"),
+        ("rpad('abc', 5)", "does not accept these arguments"),
+        ("split('abc', '')", "SPLIT requires a separator"),
+        ("substring_index('abc', '', 1)", "SUBSTRING_INDEX requires a separator"),
+        ("concat_ws(',', array('a', null))", "an array with NULL elements"),
+        ("concat('a', true)", "BOOLEAN is not converted to text"),
+        ("'a' || true", "BOOLEAN is not converted to text"),
+        ("to_json(map('a', null))", "TO_JSON of NULLs"),
+        ("get_json_object('{}', 'a')", "the path 'a'"),
+        ("get_json_object('[1]', '$[-1]')", "the path"),
+        ("format_number(1.5, -1)", "constant number of decimal places"),
+        ("format_number(1.5, 19)", "0 to 18 decimal places"),
+        ("bin(1.5)", "BIN requires an integer"),
+        ("factorial(2.5)", "FACTORIAL requires an integer"),
+        ("exp(1000)", "out of range"),
+        ("pow(10, 400)", "out of range"),
+        ("dateadd(date '2024-01-31', 1, 'hh')", "a DATE has no unit hh"),
+        ("add_months('9999-12-31', 1)", "after the year 9999"),
+        ("date '2024-01-31' - date '2024-01-30'", "difference of DATE and DATE"),
+        ("date '2024-01-31' + 1", "sum or difference of DATE and INT"),
+        ("percentile_approx(x, x, 0.5) from values (1) t (x)", "PERCENTILE_APPROX with weights"),
+        ("cast(cast('0000-01-01' as date) as string)", "before the year 1"),
+        *((f"lag(x, {n}) {OVER}", "the offset of LAG must be a constant") for n in (0, -1, "x")),
+        *(
+            (f"lead(x, 1, {default}) {OVER}", "the default of LEAD must have the type")
+            for default in ("2.5", "'a'")
+        ),
+        (f"count(distinct x) {OVER}", "COUNT with DISTINCT does not support ORDER BY"),
+        *(
+            (text, "BOOLEAN cannot be combined with INT")
+            for text in ("1 = true", "true in (1, 2)", "if(true, 1, false)", "coalesce(true, 1)")
+        ),
+        ("'true' = true", "BOOLEAN cannot be combined with STRING"),
+        *(
+            (text, "a condition must be BOOLEAN, not INT")
+            for text in ("if(1, 2, 3)", "case when 1 then 2 end", "not 1", "1 and true")
+        ),
+        ("x from values (1) t (x) where x", "a condition must be BOOLEAN, not INT"),
+        ("1 in ()", "IN requires at least one value"),
+        ("0x1F", "0x1F is not a number"),
         ("datepart(getdate(), 'week')", "unknown unit week"),
         ("slice(array(1), 0, 1)", "SLICE requires"),
         ("7.9 div 2", "DIV of numbers that are not integers"),

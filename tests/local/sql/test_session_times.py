@@ -182,7 +182,7 @@ COMPUTED: dict[str, Expected] = {
     "unix_timestamp(s)": lambda r: epoch(r.read(r.clock)),
     "to_millis(dt)": lambda r: epoch(r.at) * 1000,
     "from_unixtime(unix_timestamp(dt))": lambda r: r.at,
-    "from_unixtime(unix_timestamp(dt), 'yyyyMMdd HH')": lambda r: r.clock.strftime("%Y%m%d %H"),
+    "to_char(from_unixtime(unix_timestamp(dt)), 'hh')": lambda r: r.clock.strftime("%H"),
     "cast(s as datetime)": lambda r: r.read(r.clock),
     "cast(s as timestamp)": lambda r: r.read(r.clock),
     "cast(s as timestamp_ntz)": lambda r: r.clock,

@@ -249,9 +249,28 @@ def test_grouping_hints_and_windows_are_parsed(peer: Peer) -> None:
     assert sorted(zip(*ranked.to_pydict().values(), strict=True)) == [(1, 2), (2, 1), (3, 1)]
 
 
-def test_expressions_that_cannot_be_translated_exactly_are_refused(peer: Peer) -> None:
-    with pytest.raises(ServiceError, match="TO_CHAR"):
-        peer.sql("SELECT to_char(getdate(), concat('yyyy', '')) FROM (SELECT 1) t;")
+@pytest.mark.parametrize(
+    ("query", "refusal"),
+    [
+        ("to_char(getdate(), concat('yyyy', ''))", "TO_CHAR"),
+        ("DISTINCT ON (n) n, s", "DISTINCT ON"),
+        ("0x1F", "0x1F is not a number"),
+        *[(f"if({one}, 1, 2)", "a condition must be BOOLEAN") for one in ("n", "s", "n AND b")],
+        *[(f"1 FROM T WHERE {one}", "a condition must be BOOLEAN") for one in ("n", "NOT s")],
+        *[(f"{one} = b", "BOOLEAN cannot be combined with") for one in ("n", "s", "'true'", "1")],
+        ("CASE WHEN b THEN b ELSE s END", "BOOLEAN cannot be combined with"),
+        ("b FROM T UNION ALL SELECT 1", "BOOLEAN cannot be combined with"),
+        ("* FROM VALUES ('a'), (true) v (x)", "BOOLEAN cannot be combined with"),
+        ("n IN ()", "IN requires at least one value"),
+    ],
+)
+def test_a_query_that_duckdb_would_read_in_another_way_is_refused(
+    peer: Peer, query: str, refusal: str
+) -> None:
+    table = "(SELECT 1 AS n, 'x' AS s, true AS b) t"
+    text = query.replace("FROM T", f"FROM {table}") if "FROM" in query else f"{query} FROM {table}"
+    with pytest.raises(ServiceError, match=refusal):
+        peer.sql(f"SELECT {text};")
 
 
 @pytest.mark.parametrize(
