@@ -391,14 +391,39 @@ def test_numbers_have_the_types_and_values_of_maxcompute(peer: Peer) -> None:
     assert [value for value, _ in medians] == [7, 7]
 
 
-def test_fractions_are_truncated_for_integer_columns(peer: Peer, new_table: NewTable) -> None:
-    name = new_table("(a bigint, b int, d decimal(38,18))")
-    peer.sql(f"INSERT INTO {name} VALUES (1.9, -1.9, 12345678901234567.123456789);")
-    peer.sql(f"INSERT INTO {name} SELECT cast('2.9' AS double), cast('2.9' AS decimal(3,1)), 0;")
-    assert peer.query(f"SELECT a, b, d FROM {name} ORDER BY a;").to_pylist() == [
-        {"a": 1, "b": -1, "d": Decimal("12345678901234567.123456789")},
-        {"a": 2, "b": 2, "d": 0},
+def test_exact_numbers_are_inserted_exactly(peer: Peer, new_table: NewTable) -> None:
+    name = new_table("(a bigint, d decimal(38,18), s string)")
+    peer.sql(f"INSERT INTO {name} VALUES (1, 12345678901234567.123456789, 1.50BD);")
+    peer.sql(f"INSERT INTO {name} SELECT a + 1, cast(0 as decimal(38,18)), d FROM {name};")
+    assert peer.query(f"SELECT * FROM {name} ORDER BY a;").to_pylist() == [
+        {"a": 1, "d": Decimal("12345678901234567.123456789"), "s": "1.5"},
+        {"a": 2, "d": 0, "s": "12345678901234567.123456789"},
     ]
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [
+        *[("bigint", one) for one in ("1.9", "-1.9BD", "cast('2.9' as float)", "7 / 2", "true")],
+        *[("int", "2.0"), ("array<bigint>", "array(1.5)"), ("map<string,int>", "map('a', 2.5)")],
+        *[("struct<a:bigint>", "named_struct('a', 1.5)"), ("string", "1 = 1"), ("double", "true")],
+        *[("boolean", one) for one in ("1", "0.0", "'true'", "1BD", "cast(0 as tinyint)")],
+    ],
+)
+def test_an_insert_refuses_values_that_would_lose_their_meaning(
+    peer: Peer, new_table: NewTable, column: str, value: str
+) -> None:
+    name = new_table(f"(k bigint, v {column})")
+    for rows in (
+        f"SELECT 1, {value}",
+        f"VALUES (1, {value})",
+        f"SELECT * FROM (SELECT 1 AS k, {value} AS v) q",
+    ):
+        with pytest.raises(QueryError, match="'v' are not converted to"):
+            peer.sql(f"INSERT INTO {name} {rows};")
+    peer.sql(f"INSERT INTO {name} SELECT 1, null;")
+    peer.sql(f"INSERT INTO {name} VALUES (2, null);")
+    assert peer.query(f"SELECT v FROM {name};").to_pylist() == [{"v": None}] * 2
 
 
 @pytest.mark.parametrize(
