@@ -6,7 +6,6 @@ documented only once.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
@@ -15,11 +14,11 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from odps_nb.access.binding.literals import Writer, literal
-from odps_nb.access.binding.values import Time
+from odps_nb.access.binding.literals import literal
 from odps_nb.access.paging.ordering import MAX_SORTED, Order, name_in_sql, order_by
 from odps_nb.access.paging.selected import SelectedRows
 from odps_nb.access.paging.sql_job import JOB_SETTINGS, SqlJob
+from odps_nb.access.paging.zones import converted
 from odps_nb.access.row_forms import RowForms
 from odps_nb.access.scan import Scan
 from odps_nb.access.sql import Result
@@ -33,8 +32,7 @@ from odps_nb.client.sql.result import iter_result_rows
 from odps_nb.client.sql.settings import schema_settings, without_end
 from odps_nb.convert.references import present_batch
 from odps_nb.errors import ArgumentError
-from odps_nb.filters.literals import clock_of, instant_of, zone_of
-from odps_nb.filters.parse import column_value, parse_condition
+from odps_nb.filters.parse import parse_condition
 from odps_nb.filters.row_filter import RowFilter
 from odps_nb.filters.tree import ValueKind, nodes_of
 from odps_nb.schema import Column, TableSchema
@@ -573,7 +571,7 @@ class _ResultRows:
         zone, there = self._zones
         if there == zone:
             return where
-        moved = _moved(where, self._result.schema, zone, there)
+        moved = converted(where, self._result.schema, zone, there)
         if parse_condition(moved, self._result.schema, timezone=there) != condition:
             raise self._in_two_zones("the condition")
         return moved
@@ -643,36 +641,6 @@ class _ResultRows:
 
 
 Rows = _ScanRows | _ResultRows
-
-
-# a time as `bind` writes it in a condition (Z marks UTC), text, or a name
-_TOKEN = re.compile(
-    r"CAST\('(?P<time>[0-9][0-9 :.-]{18,28}Z?)' AS TIMESTAMP\)|'[^']*'"
-    r"|`(?P<quoted>(?:[^`]|``)+)`|(?P<name>[^\W\d]\w*)"
-)
-
-
-def _moved(where: str, schema: TableSchema, zone: str, other: str) -> str:
-    """Return a condition whose times after names of DATETIME or TIMESTAMP columns are converted."""
-    is_instant = False
-
-    def replaced(match: re.Match[str]) -> str:
-        nonlocal is_instant
-        if match["time"]:
-            return _in_zone(match["time"], zone, other) if is_instant else match[0]
-        name = match["name"] or (match["quoted"] or "").replace("``", "`")
-        if (column := schema.find(name)) is not None:
-            is_instant = column_value(column).kind is ValueKind.INSTANT
-        return match[0]
-
-    return _TOKEN.sub(replaced, where)
-
-
-def _in_zone(text: str, zone: str, other: str) -> str:
-    """Return the literal of a time, given in one time zone, for SQL in another one."""
-    clock = clock_of(text.rstrip("Z"))
-    instant = clock if text.endswith("Z") else instant_of(clock, zone_of(zone))
-    return Writer(timezone=other).literal(Time(instant, is_instant=True))
 
 
 def _inside(partitions: Sequence[PartitionSpec]) -> str:

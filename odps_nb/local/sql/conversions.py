@@ -23,8 +23,12 @@ from odps_nb.local.sql.duck_types import CLOCKS
 from odps_nb.local.sql.times import SessionClock
 from odps_nb.local.sql.trees import (
     ARITHMETIC,
+    BYTES,
     CALLED,
     COMPARISONS,
+    REALS,
+    TEXTS,
+    WHOLE,
     call,
     cast,
     choices,
@@ -33,9 +37,9 @@ from odps_nb.local.sql.trees import (
     operands,
     place_of,
     type_name,
-    united,
     wrap,
 )
+from odps_nb.local.sql.type_checks import is_unixtime
 from odps_nb.local.sql.types_of_query import (
     TIMES,
     Digits,
@@ -47,24 +51,8 @@ from odps_nb.local.sql.types_of_query import (
 from odps_nb.local.sql.windows import check_default
 from odps_nb.schema import TypeCode
 
-_TEXTS = ("TEXT", "VARCHAR", "CHAR")
-_BYTES = ("BINARY", "VARBINARY")
-_REALS = ("DOUBLE", "FLOAT", "DECIMAL")
-_WHOLE = ("TINYINT", "SMALLINT", "INT", "BIGINT")
-_NUMBERS = (*_WHOLE, *_REALS, *_TEXTS)
-_DAYS = ("DATE", *_WHOLE)
-_FAMILIES = {
-    **dict.fromkeys((*_WHOLE, *_REALS), "number"),
-    **dict.fromkeys(_TEXTS, "text"),
-    **dict.fromkeys(_BYTES, "bytes"),
-    **dict.fromkeys(TIMES, "time"),
-    **{"BOOLEAN": "boolean", "ARRAY": "array", "LIST": "array", "MAP": "map", "STRUCT": "struct"},
-}
-_RELATED = (
-    *({"text", family} for family in ("number", "bytes", "time", "boolean")),
-    {"number", "boolean"},
-)
-_SPELLED = {"TEXT": "STRING", "VARCHAR": "STRING", "TIMESTAMPNTZ": "TIMESTAMP_NTZ", "LIST": "ARRAY"}
+_NUMBERS = (*WHOLE, *REALS, *TEXTS)
+_DAYS = ("DATE", *WHOLE)
 _EMPTY = exp.Literal.string("")
 _LARGEST = 2**63 - 1
 _DATE = re.compile(r"\d{4}-\d\d?-\d\d?")
@@ -81,29 +69,6 @@ _COMPARED = (
     *(*COMPARISONS, exp.Between, exp.In, exp.Case, exp.DecodeCase),
     *(exp.Greatest, exp.Least),
 )
-
-
-def check_casts(query: Any, types: Types) -> None:
-    """Raise 400 for casts that MaxCompute refuses (manual: CAST), where DuckDB returns NULL."""
-    for node in query.find_all(exp.Cast):
-        names = types.name(node.this), type_name(node.to)
-        families = {family for family in map(_FAMILIES.get, names) if family is not None}
-        if _is_unixtime(*names):
-            continue
-        if len(families) == 2 and families not in _RELATED:
-            source, target = (_SPELLED.get(name, name) for name in names)
-            raise errors.semantic(
-                f"{source} cannot be cast to {target}",
-                at=place_of(node),
-                advice="for seconds since 1970, use from_unixtime() and unix_timestamp()"
-                if families == {"number", "time"}
-                else "cast only between related types",
-            )
-
-
-def _is_unixtime(source: str, target: str) -> bool:
-    """Whether a cast converts seconds since 1970 to a time (pyodps, live test of SQLAlchemy)."""
-    return source in _WHOLE and target == "TIMESTAMP"
 
 
 def convert(query: Any, types: Types, *, exact_values: bool = False) -> None:
@@ -130,65 +95,6 @@ def convert(query: Any, types: Types, *, exact_values: bool = False) -> None:
         _show_texts(node, types)
 
 
-def check_conditions(query: Any, types: Types) -> None:
-    """Raise 400 for conditions that are not BOOLEAN, and for BOOLEANs mixed with other types.
-
-    Sources: *Data type conversion* (no implicit conversion from or to BOOLEAN), *Operators* (IN).
-    """
-    for node in query.walk():
-        for value in _conditions(node):
-            if _family(value, types) not in ("", "boolean"):
-                raise errors.semantic(
-                    f"a condition must be BOOLEAN, not {_spelled(value, types)}",
-                    at=place_of(value),
-                    advice="write a comparison, such as n <> 0",
-                )
-        if isinstance(node, exp.In) and not _has_items(node):
-            raise errors.parse_failed("IN requires at least one value", at=place_of(node.this))
-        for values in (*operands(node), *looked_up(node), choices(node)):
-            _check_mixed(values, types)
-    for _, columns in united(query):
-        for column in columns:
-            _check_mixed(column, types)
-
-
-def _check_mixed(values: Sequence[Any], types: Types) -> None:
-    mixed = {family: value for value in values if (family := _family(value, types))}
-    if "boolean" in mixed and len(mixed) > 1:
-        raise errors.semantic(
-            "BOOLEAN cannot be combined with "
-            + next(_spelled(mixed[name], types) for name in mixed if name != "boolean"),
-            at=next((at for at in map(place_of, values) if at != (1, 1)), (1, 1)),
-            advice="cast one side to the type of the other side",
-        )
-
-
-def _conditions(node: Any) -> list[Any]:
-    if isinstance(node, (exp.Where, exp.Having, exp.Not)):
-        return [node.this]
-    if isinstance(node, exp.Connector):
-        return [node.left, node.right]
-    if isinstance(node, exp.If):  # also a WHEN, whose operand may have any type in `case x when`
-        is_compared = isinstance(node.parent, exp.Case) and node.parent.args.get("this") is not None
-        return [] if is_compared else [node.this]
-    if isinstance(node, exp.Join) and isinstance(node.args.get("on"), exp.Expression):
-        return [node.args["on"]]
-    return []
-
-
-def _has_items(node: Any) -> bool:
-    return any(node.args.get(key) for key in ("expressions", "query", "unnest", "field"))
-
-
-def _family(value: Any, types: Types) -> str:
-    return "" if isinstance(value, exp.Null) else _FAMILIES.get(types.name(value), "")
-
-
-def _spelled(value: Any, types: Types) -> str:
-    name = types.name(value)
-    return _SPELLED.get(name, name)
-
-
 def _keep_signs(node: Any) -> None:
     """Make the escape sign of LIKE explicit, and cast the result of ``&``, ``|`` and ``^``.
 
@@ -205,11 +111,11 @@ def _keep_signs(node: Any) -> None:
 def _show_texts(node: Any, types: Types) -> None:
     """Convert DECIMALs and times to text as MaxCompute does, where text is required."""
     values: list[Any] = []
-    if isinstance(node, exp.Cast) and type_name(node.to) in _TEXTS:
+    if isinstance(node, exp.Cast) and type_name(node.to) in TEXTS:
         values = [node.this]
     elif isinstance(node, exp.DPipe) or node.meta.get(CALLED) in _CONVERTING:
         values = list(node.iter_expressions())
-    elif any(types.name(value) in _TEXTS for value in choices(node)):
+    elif any(types.name(value) in TEXTS for value in choices(node)):
         values = choices(node)
     for value in values:
         name = types.name(value)
@@ -236,7 +142,7 @@ def _keep_texts(node: Any, types: Types) -> None:
         columns = list(zip(*(row.expressions for row in node.expressions), strict=False))
     for values in columns:
         names = {types.name(value) for value in values}
-        if names & set(_TEXTS) and names & {*_WHOLE, *_REALS}:
+        if names & set(TEXTS) and names & {*WHOLE, *REALS}:
             for value in values:
                 if value.is_string:
                     wrap(value, lambda text: cast(text, "TEXT"))
@@ -245,12 +151,12 @@ def _keep_texts(node: Any, types: Types) -> None:
 def _compute(node: Any, types: Types) -> None:
     """Cast text operands of arithmetic to DOUBLE, and rewrite DECIMAL quotients and products."""
     if isinstance(node, exp.IntDiv):
-        if {types.name(node.left), types.name(node.right)} & {*_REALS, *_TEXTS}:
+        if {types.name(node.left), types.name(node.right)} & {*REALS, *TEXTS}:
             raise errors.lacks("DIV of numbers that are not integers", is_sure=False)
         return
     _check_dates(node, types)
     for operand, other in ((node.left, node.right), (node.right, node.left)):
-        if types.name(operand) in _TEXTS and types.name(other) in _NUMBERS:
+        if types.name(operand) in TEXTS and types.name(other) in _NUMBERS:
             wrap(operand, partial(_read_number, kind="DOUBLE"))
     if not isinstance(node, (exp.Div, exp.Mul)):
         return
@@ -288,17 +194,17 @@ def _compare(node: Any, types: Types) -> None:
     """Cast text compared with numbers to DOUBLE, or to DECIMAL if one of the numbers is DECIMAL."""
     for values in (*operands(node), *looked_up(node)):
         met = {types.name(value): value for value in reversed(values)}
-        if met.keys() & set(_TEXTS):
+        if met.keys() & set(TEXTS):
             _refuse_bare_dates(values)
         if "DECIMAL" in met:
             precision, scale = types.decimal(met["DECIMAL"]) or (38, 18)
             kind = f"DECIMAL(38, {max(scale, min(18, 38 - (precision - scale)))})"
-        elif met.keys() & {*_WHOLE, *_REALS}:
+        elif met.keys() & {*WHOLE, *REALS}:
             kind = "DOUBLE"
         else:
             continue
         for value in values:
-            if types.name(value) in _TEXTS:
+            if types.name(value) in TEXTS:
                 wrap(value, partial(_read_number, kind=kind))
 
 
@@ -314,7 +220,7 @@ def _refuse_bare_dates(values: Sequence[Any]) -> None:
 
 def _round(node: Any, types: Types) -> None:
     """Cast the result of CEIL and FLOOR to BIGINT, and a text argument to DOUBLE."""
-    if types.name(node.this) in _TEXTS:
+    if types.name(node.this) in TEXTS:
         wrap(node.this, partial(_read_number, kind="DOUBLE"))
     if node.args.get("decimals") is None:
         wrap(node, lambda rounding: cast(rounding, "BIGINT"))
@@ -323,7 +229,7 @@ def _round(node: Any, types: Types) -> None:
 def _round_double(node: Any, types: Types) -> None:
     """Round the digits of a DOUBLE as they are written: 1.005 to two places is 1.01."""
     decimals = node.args.get("decimals") or exp.Literal.number(0)
-    if types.name(node.this) in (*_WHOLE, "DOUBLE", "FLOAT", *_TEXTS):
+    if types.name(node.this) in (*WHOLE, "DOUBLE", "FLOAT", *TEXTS):
         wrap(node, lambda rounding: call("mc_round", rounding.this, decimals))
 
 
@@ -362,17 +268,17 @@ def _cast(node: Any, types: Types) -> None:
         node.set("to", exp.DataType.build("DECIMAL(38, 18)"))
     elif target.is_type("datetime"):
         node.set("to", exp.DataType(this=exp.DataType.Type.TIMESTAMP_MS))
-    elif _is_unixtime(source, type_name(target)):
+    elif is_unixtime(source, type_name(target)):
         function = "mc_from_unixtime"
-    elif type_name(target) in _WHOLE and source in (*_REALS, *_TEXTS):
-        function = "mc_cut" if source in _REALS else "mc_whole"
-    elif source in _TEXTS and type_name(target) == "BOOLEAN":
+    elif type_name(target) in WHOLE and source in (*REALS, *TEXTS):
+        function = "mc_cut" if source in REALS else "mc_whole"
+    elif source in TEXTS and type_name(target) == "BOOLEAN":
         wrap(node, lambda cast_node: exp.NEQ(this=cast_node.this, expression=_EMPTY.copy()))
-    elif source in _TEXTS and type_name(target) in (*_REALS, "DATE"):
+    elif source in TEXTS and type_name(target) in (*REALS, "DATE"):
         function = "mc_only_date" if type_name(target) == "DATE" else "mc_number"
-    elif type_name(target) in _TEXTS and source in _BYTES:
+    elif type_name(target) in TEXTS and source in BYTES:
         function = "decode"
-    elif type_name(target) in _BYTES and source in _TEXTS:
+    elif type_name(target) in BYTES and source in TEXTS:
         function = "encode"
     if function:
         wrap(node.this, lambda argument: call(function, argument))

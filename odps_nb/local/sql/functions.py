@@ -14,7 +14,7 @@ from odps_nb.local import errors
 from odps_nb.local.sql.function_table import FUNCTIONS, MISSING
 from odps_nb.local.sql.refusals import did_you_mean
 from odps_nb.local.sql.rewrites import REWRITES, check_fraction
-from odps_nb.local.sql.trees import CALLED, call, cast, place_of, wrap
+from odps_nb.local.sql.trees import CALLED, TEXTS, call, cast, place_of, wrap
 
 if TYPE_CHECKING:  # `types_of_query` uses the dialect
     from odps_nb.local.sql.types_of_query import Types
@@ -399,7 +399,7 @@ def _format_date(node: Any, types: Types) -> Any:
     """Convert DATE_FORMAT, whose format has the parts of the MaxCompute V2.0 data type edition."""
     if len(arguments := node.expressions) != 2:
         raise errors.semantic("DATE_FORMAT requires a time and a format", at=place_of(node))
-    if types.name(arguments[0]) in ("TEXT", "VARCHAR", "CHAR", "DATE"):
+    if types.name(arguments[0]) in (*TEXTS, "DATE"):
         raise errors.lacks(
             "DATE_FORMAT of text or of a DATE",
             is_sure=True,

@@ -21,8 +21,6 @@ from odps_nb.errors import NotFoundError
 from odps_nb.local import errors
 from odps_nb.local.duck_text import compare_bytes, compare_chars, spell
 from odps_nb.local.sql.conversions import (
-    check_casts,
-    check_conditions,
     convert,
     convert_rows,
     fit_constants,
@@ -40,6 +38,7 @@ from odps_nb.local.sql.refusals import QueryNames, unreadable
 from odps_nb.local.sql.session_times import place_times, unite
 from odps_nb.local.sql.times import SessionClock, constants_in_utc, spell_intervals
 from odps_nb.local.sql.trees import CALLED, place_of
+from odps_nb.local.sql.type_checks import check_casts, check_conditions
 from odps_nb.local.sql.types_of_query import types_of
 from odps_nb.local.sql.windows import frame_windows
 from odps_nb.local.store.tables import StoredTable, View

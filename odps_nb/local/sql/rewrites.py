@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from sqlglot import exp
 
 from odps_nb.local import errors
-from odps_nb.local.sql.trees import CALLED, call, cast, place_of, wrap
+from odps_nb.local.sql.trees import CALLED, REALS, TEXTS, call, cast, place_of, wrap
 
 if TYPE_CHECKING:  # `types_of_query` uses the dialect
     from odps_nb.local.sql.types_of_query import Types
@@ -180,7 +180,7 @@ def _whole(node: Any, types: Types) -> Any:
     """Rewrite BIN and FACTORIAL, whose argument must be an integer."""
     name = node.meta[CALLED]
     value = node.this if name == "factorial" else node.expressions[0]
-    if types.name(value) in ("DOUBLE", "FLOAT", "DECIMAL"):
+    if types.name(value) in REALS:
         raise errors.semantic(f"{name.upper()} requires an integer", at=place_of(value))
     if name == "factorial":
         return _factorial(node)
@@ -199,7 +199,7 @@ def _clock_part(node: Any, types: Types) -> Any:
 
 def _median(node: Any, types: Types) -> Any:
     name = types.name(node.this)
-    if name in ("TEXT", "VARCHAR", "CHAR"):
+    if name in TEXTS:
         wrap(node.this, lambda text: exp.cast(call("mc_read_number", text), "DOUBLE"))
     elif name == "DECIMAL":
         exact = exp.DataType.build(f"DECIMAL(38, {_PLACES})")  # keeps the mean of two values

@@ -23,14 +23,22 @@ from sqlglot import exp
 from odps_nb.local import errors
 from odps_nb.local.sql.duck_types import CLOCKS
 from odps_nb.local.sql.times import SessionClock, is_read
-from odps_nb.local.sql.trees import cast, choices, looked_up, operands, type_name, united, wrap
+from odps_nb.local.sql.trees import (
+    TEXTS,
+    cast,
+    choices,
+    looked_up,
+    operands,
+    type_name,
+    united,
+    wrap,
+)
 from odps_nb.local.sql.types_of_query import KEEPING, Types
 from odps_nb.schema import TypeCode
 
 _INSTANTS = ("DATETIME", "TIMESTAMP")
-_TEXTS = ("TEXT", "VARCHAR", "CHAR")
 _CLOCKS = ("DATE", "TIMESTAMPNTZ")
-_READ = (*_TEXTS, *_CLOCKS)
+_READ = (*TEXTS, *_CLOCKS)
 _FINE = ("TIMESTAMP", "TIMESTAMPNTZ")
 _TIMES = (*_INSTANTS, *_CLOCKS)
 _DUCK = {"DATE": "DATE", "DATETIME": "TIMESTAMP_MS", "INT": "INT"}
@@ -95,10 +103,10 @@ class _Placing:
             instant = next((name for name in names if name in _INSTANTS), None)
             for value, name in zip(values, names, strict=True):
                 if instant is not None and name in _READ:
-                    self._clock.read(value, instant, is_text=name in _TEXTS, strict=gives)
+                    self._clock.read(value, instant, is_text=name in TEXTS, strict=gives)
         values = choices(node)
         names = [self._types.name(value) for value in values]
-        is_text = any(name in _TEXTS for name in names)
+        is_text = any(name in TEXTS for name in names)
         instant = next((name for name in names if name in _INSTANTS), None)
         for value, name in zip(values, names, strict=True):
             if is_text and name in _TIMES:
@@ -124,7 +132,7 @@ class _Placing:
         """Cast the result of DATEDIFF, and of functions that keep a type (see `KEEPING`)."""
         name = node.name.upper() if isinstance(node, exp.Anonymous) and node.expressions else ""
         is_null = name in KEEPING and isinstance(node.expressions[0], exp.Null)
-        if is_null or (name in KEEPING and self._types.name(node.expressions[0]) in _TEXTS):
+        if is_null or (name in KEEPING and self._types.name(node.expressions[0]) in TEXTS):
             wrap(node.expressions[0], partial(cast, name="TIMESTAMP"), typed=False)
         kind = _DUCK.get(self._types.name(node)) if name in (*KEEPING, "DATEDIFF") else None
         if kind is not None:
@@ -135,13 +143,13 @@ class _Placing:
         if isinstance(node, exp.Anonymous) and node.name.upper() in _OF_INSTANTS:
             for argument in node.expressions:
                 if (name := self._types.name(argument)) in _READ:
-                    self._clock.read(argument, "DATETIME", is_text=name in _TEXTS)
+                    self._clock.read(argument, "DATETIME", is_text=name in TEXTS)
         elif isinstance(node, exp.ArrayContains):
             self._contain(node.expression, self._types.element(node.this))
         elif isinstance(node, _CLOCK_PARTS):
             value = node.expression if isinstance(node, exp.Extract) else node.this
             name = self._types.name(value)
-            if name in _TEXTS or (name == "DATETIME" and self._clock.is_utc):
+            if name in TEXTS or (name == "DATETIME" and self._clock.is_utc):
                 self._clock.read_clock(value)
 
     def _cast(self, node: Any) -> None:
@@ -150,18 +158,18 @@ class _Placing:
             self._clock.cast_fine(node, source, target)
         elif target in _INSTANTS and source in _READ:
             if not (isinstance(node.this, exp.Literal) and is_read(node.this)):
-                self._clock.cast(node, target, is_text=source in _TEXTS)
-        elif target == "TIMESTAMPNTZ" and source in _TEXTS:
+                self._clock.cast(node, target, is_text=source in TEXTS)
+        elif target == "TIMESTAMPNTZ" and source in TEXTS:
             self._clock.read_fine(node)
-        elif not self._clock.is_utc and (target in _READ or self._types.element(node) in _TEXTS):
+        elif not self._clock.is_utc and (target in _READ or self._types.element(node) in TEXTS):
             self._show(node.this)
 
     def _contain(self, value: Any, element: str) -> None:
         """Convert the value that ``array_contains`` searches for to the array's element type."""
         name = self._types.name(value)
         if element in _INSTANTS and name in _READ:
-            self._clock.read(value, element, is_text=name in _TEXTS)
-        elif element in _TEXTS:
+            self._clock.read(value, element, is_text=name in TEXTS)
+        elif element in TEXTS:
             self._show(value)
 
     def _add(self, node: Any) -> None:

@@ -15,6 +15,11 @@ COMPARISONS: Any = (
     *(exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.NullSafeEQ, exp.NullSafeNEQ),
 )
 ARITHMETIC: Any = (exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Mod)
+# names of types, as `type_name` returns them
+TEXTS = ("TEXT", "VARCHAR", "CHAR")
+BYTES = ("BINARY", "VARBINARY")
+WHOLE = ("TINYINT", "SMALLINT", "INT", "BIGINT")
+REALS = ("DOUBLE", "FLOAT", "DECIMAL")
 
 
 def call(name: str, *arguments: Any) -> Any:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from sqlglot import exp
 
 from odps_nb.local import errors
-from odps_nb.local.sql.trees import CALLED, place_of
+from odps_nb.local.sql.trees import CALLED, REALS, TEXTS, WHOLE, place_of
 
 if TYPE_CHECKING:  # `types_of_query` uses the dialect
     from odps_nb.local.sql.types_of_query import Types
@@ -20,9 +20,6 @@ _RUNNING = (
     *(exp.StddevPop, exp.StddevSamp),
 )
 """Functions whose frame ends at the current row, not at the last row with an equal sort key."""
-_WHOLE = ("TINYINT", "SMALLINT", "INT", "BIGINT")
-_REALS = ("FLOAT", "DOUBLE", "DECIMAL")
-_TEXTS = ("TEXT", "VARCHAR", "CHAR")
 
 
 def frame_windows(query: Any) -> None:
@@ -79,9 +76,9 @@ def check_default(function: Any, types: Types) -> None:
         return
     kinds = types.name(function.this), types.name(default)
     fits = kinds[0] == kinds[1] or "" in kinds
-    fits |= kinds[0] in (*_WHOLE, *_REALS) and kinds[1] in _WHOLE
-    fits |= kinds[0] in _REALS and kinds[1] in _REALS
-    fits |= kinds[0] not in (*_WHOLE, *_REALS, "BOOLEAN") and kinds[1] in _TEXTS
+    fits |= kinds[0] in (*WHOLE, *REALS) and kinds[1] in WHOLE
+    fits |= kinds[0] in REALS and kinds[1] in REALS
+    fits |= kinds[0] not in (*WHOLE, *REALS, "BOOLEAN") and kinds[1] in TEXTS
     if not fits:
         raise errors.semantic(
             f"the default of {function.meta[CALLED].upper()} must have the type of its value",

@@ -1,0 +1,121 @@
+"""Refuses casts, conditions and mixed types that MaxCompute refuses, and DuckDB does not.
+
+Sources: the vendor's manual, *Data type conversion*, *CAST* and *Operators*.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from sqlglot import exp
+
+from odps_nb.local import errors
+from odps_nb.local.sql.trees import (
+    BYTES,
+    REALS,
+    TEXTS,
+    WHOLE,
+    choices,
+    looked_up,
+    operands,
+    place_of,
+    type_name,
+    united,
+)
+from odps_nb.local.sql.types_of_query import TIMES, Types
+
+_FAMILIES = {
+    **dict.fromkeys((*WHOLE, *REALS), "number"),
+    **dict.fromkeys(TEXTS, "text"),
+    **dict.fromkeys(BYTES, "bytes"),
+    **dict.fromkeys(TIMES, "time"),
+    **{"BOOLEAN": "boolean", "ARRAY": "array", "LIST": "array", "MAP": "map", "STRUCT": "struct"},
+}
+_RELATED = (
+    *({"text", family} for family in ("number", "bytes", "time", "boolean")),
+    {"number", "boolean"},
+)
+_SPELLED = {"TEXT": "STRING", "VARCHAR": "STRING", "TIMESTAMPNTZ": "TIMESTAMP_NTZ", "LIST": "ARRAY"}
+
+
+def check_casts(query: Any, types: Types) -> None:
+    """Raise 400 for casts that MaxCompute refuses (manual: CAST), where DuckDB returns NULL."""
+    for node in query.find_all(exp.Cast):
+        names = types.name(node.this), type_name(node.to)
+        families = {family for family in map(_FAMILIES.get, names) if family is not None}
+        if is_unixtime(*names):
+            continue
+        if len(families) == 2 and families not in _RELATED:
+            source, target = (_SPELLED.get(name, name) for name in names)
+            raise errors.semantic(
+                f"{source} cannot be cast to {target}",
+                at=place_of(node),
+                advice="for seconds since 1970, use from_unixtime() and unix_timestamp()"
+                if families == {"number", "time"}
+                else "cast only between related types",
+            )
+
+
+def is_unixtime(source: str, target: str) -> bool:
+    """Whether a cast converts seconds since 1970 to a time (pyodps, live test of SQLAlchemy)."""
+    return source in WHOLE and target == "TIMESTAMP"
+
+
+def check_conditions(query: Any, types: Types) -> None:
+    """Raise 400 for conditions that are not BOOLEAN, and for BOOLEANs mixed with other types.
+
+    Sources: *Data type conversion* (no implicit conversion from or to BOOLEAN), *Operators* (IN).
+    """
+    for node in query.walk():
+        for value in _conditions(node):
+            if _family(value, types) not in ("", "boolean"):
+                raise errors.semantic(
+                    f"a condition must be BOOLEAN, not {_spelled(value, types)}",
+                    at=place_of(value),
+                    advice="write a comparison, such as n <> 0",
+                )
+        if isinstance(node, exp.In) and not _has_items(node):
+            raise errors.parse_failed("IN requires at least one value", at=place_of(node.this))
+        for values in (*operands(node), *looked_up(node), choices(node)):
+            _check_mixed(values, types)
+    for _, columns in united(query):
+        for column in columns:
+            _check_mixed(column, types)
+
+
+def _check_mixed(values: Sequence[Any], types: Types) -> None:
+    mixed = {family: value for value in values if (family := _family(value, types))}
+    if "boolean" in mixed and len(mixed) > 1:
+        raise errors.semantic(
+            "BOOLEAN cannot be combined with "
+            + next(_spelled(mixed[name], types) for name in mixed if name != "boolean"),
+            at=next((at for at in map(place_of, values) if at != (1, 1)), (1, 1)),
+            advice="cast one side to the type of the other side",
+        )
+
+
+def _conditions(node: Any) -> list[Any]:
+    if isinstance(node, (exp.Where, exp.Having, exp.Not)):
+        return [node.this]
+    if isinstance(node, exp.Connector):
+        return [node.left, node.right]
+    if isinstance(node, exp.If):  # also a WHEN, whose operand may have any type in `case x when`
+        is_compared = isinstance(node.parent, exp.Case) and node.parent.args.get("this") is not None
+        return [] if is_compared else [node.this]
+    if isinstance(node, exp.Join) and isinstance(node.args.get("on"), exp.Expression):
+        return [node.args["on"]]
+    return []
+
+
+def _has_items(node: Any) -> bool:
+    return any(node.args.get(key) for key in ("expressions", "query", "unnest", "field"))
+
+
+def _family(value: Any, types: Types) -> str:
+    return "" if isinstance(value, exp.Null) else _FAMILIES.get(types.name(value), "")
+
+
+def _spelled(value: Any, types: Types) -> str:
+    name = types.name(value)
+    return _SPELLED.get(name, name)
