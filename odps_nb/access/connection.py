@@ -76,6 +76,7 @@ class Connection(DisplayedText, Instructive):
 
     _instead = {  # noqa: RUF012
         "read write head explore chart partitions": "call odps.table('name').{name}(…)",
+        "gallery": "call odps.table('name').blobs()",
         "execute execute_sql query run_sql": "call odps.sql('select …')",
         "get_table t list_tables": "call odps.table('name') or odps.tables()",
         "[]": "call odps.table({key})",

@@ -44,6 +44,8 @@ class RowForms(Displayed, Viewed, Instructive, ABC):
         "head": "call .first(5).to_pandas() of a result, or read(…, limit=5).to_pandas()",
         "to_dask to_ray dataset scan_polars": "a result has no splits; call .to_pandas(), or write "
         "it to a table (create table … as select …) and call odps.table(…).{name}()",
+        "blobs gallery": "call odps.table('name').blobs(…, where='…'), or pass the result of "
+        "to_pandas() to odps.blobs(frame, 'column')",
         "columns dtypes": "see .schema",
         "count len shape size": "see .row_count",
         "[]": "call .to_pandas()[{key}]",

@@ -102,6 +102,7 @@ class Table(Displayed, Viewed, ForEngines):
         "columns, partitions=, where= and limit= of read() select what to read",
         "filter where select query loc iloc": "call table.read(['column'], where='…').to_pandas()",
         "columns dtypes": "see table.schema",
+        "gallery": "call table.blobs()",
         "count len shape size": "see table.read().row_count",
         "upload": "upload files with the file browser of JupyterLab, then call write_files(folder)",
         "[]": "call table.read({names}).to_pandas()",
