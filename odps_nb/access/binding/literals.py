@@ -60,6 +60,8 @@ class Writer:
             if value.bit_length() > 256:
                 raise self._too_long(f"an integer of {value.bit_length():,} bits")
             return self._decimal(Decimal(value))
+        if type(value) is str:
+            return _text(value, in_sql=self.target != "where")
         return _WRITERS[type(value)](value)
 
     def _list(self, values: Sequence[PlainValue]) -> str:
@@ -178,7 +180,7 @@ def _outside(nanoseconds: int) -> ArgumentError:
     )
 
 
-def _text(value: str) -> str:
+def _text(value: str, *, in_sql: bool) -> str:
     r"""Quote text so that all supported SQL dialects parse it to the same characters.
 
     MaxCompute treats backslashes as escapes and standard SQL does not, and Spark replaces
@@ -193,13 +195,20 @@ def _text(value: str) -> str:
             hint="repair it: value.encode('utf-16', 'surrogatepass').decode('utf-16')",
         ) from None
     pieces = [
-        f"CHR({ord(piece)})" if index % 2 else f"'{piece}'"
+        _unsafe(piece, in_sql=in_sql) if index % 2 else f"'{piece}'"
         for index, piece in enumerate(_UNSAFE.split(value))
         if piece
     ]
     if not pieces:
         return "''"
     return pieces[0] if len(pieces) == 1 else f"CONCAT({', '.join(pieces)})"
+
+
+def _unsafe(character: str, *, in_sql: bool) -> str:
+    # MaxCompute's CHR accepts codes up to 127, and Spark's computes modulo 256
+    if character.isascii() or not in_sql:
+        return f"CHR({ord(character)})"
+    return f"CAST(UNHEX('{character.encode().hex().upper()}') AS STRING)"
 
 
 def _float(value: float) -> str:
@@ -225,7 +234,6 @@ _WRITERS: dict[type, Callable[[Any], str]] = {
     bool: lambda value: "TRUE" if value else "FALSE",
     int: lambda value: _signed(str(value)),
     float: _float,
-    str: _text,
     bytes: lambda value: f"UNHEX('{value.hex()}')",
     datetime.date: lambda value: f"CAST('{value}' AS DATE)",
 }

@@ -17,7 +17,6 @@ from odps_nb.local.routes.table import XML, At, RequestContext, To, page, reply
 from odps_nb.local.service import Service
 from odps_nb.local.sql.ddl import Place
 from odps_nb.local.sql.instances import CANCELLED, FAILED, MCQA, RUNNING, SUCCESS, Instance
-from odps_nb.local.sql.parsing.text import settings_of
 from odps_nb.wire import control
 from odps_nb.wire.calls import find_header
 from odps_nb.wire.control.core import date_text
@@ -118,7 +117,7 @@ class InstanceRoutes:
 
     def _submit(self, call: control.SubmitSql, context: RequestContext) -> Response:
         self._service.catalog.project(call.project)
-        settings = settings_of(call.sql, call.settings)
+        settings = call.settings  # excluding SET statements in the SQL text
         schema = settings.get("odps.default.schema") or context.params.get("curr_schema")
         place = Place(
             project=call.project,

@@ -229,9 +229,7 @@ def translate_functions(query: Any, types: Types, blobs: Collection[str] = ()) -
             wrap(node, partial(cast, name=kind))
 
 
-_OWN_SYNTAX = {  # parsed without `_build`
-    **{exp.Chr: "chr", exp.Extract: "extract", exp.ApproxQuantile: "percentile_approx"},
-}
+_OWN_SYNTAX = {exp.Chr: "chr", exp.Extract: "extract"}  # parsed without `_build`
 _MAPS = {"map", "map_concat", "map_from_arrays", "map_from_entries", "str_to_map"}
 
 
@@ -284,8 +282,6 @@ def _name_macro(node: Any, name: str) -> None:
 def _respell(query: Any) -> None:
     """Replace nodes for which sqlglot generates SQL that differs in meaning from MaxCompute's."""
     for node in list(query.find_all(exp.Quantile)):  # PERCENTILE, which interpolates
-        if isinstance(node, exp.ApproxQuantile):
-            continue
         value = node.this
         values = value.expressions if isinstance(value, exp.Distinct) else [value]
         if None in values or node.args.get("quantile") is None:

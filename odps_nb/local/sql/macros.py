@@ -221,13 +221,6 @@ mc_finite(x, y) AS CASE WHEN isinf(x) AND isfinite(y) THEN error('the result is 
 mc_exp(x) AS mc_finite(exp(CAST(x AS DOUBLE)), CAST(x AS DOUBLE));
 mc_pow(x, y) AS mc_finite(pow(CAST(x AS DOUBLE), CAST(y AS DOUBLE)), CAST(x AS DOUBLE) + CAST(y AS
     DOUBLE));
--- Hive's interpolation between the distinct values; x is a sorted list
-mc_within_list(x, v, t) AS CASE WHEN len(list_filter(x, lambda w: w < v)) = 0 THEN v ELSE
-    x[len(list_filter(x, lambda w: w < v))] + (t - len(list_filter(x, lambda w: w < v))) * (v -
-    x[len(list_filter(x, lambda w: w < v))]) / len(list_filter(x, lambda w: w = v)) END;
-mc_percentile(x, p) AS mc_within_list(x, x[greatest(1, CAST(ceil(len(x) * CAST(p AS DOUBLE)) AS
-    BIGINT))], len(x) * CAST(p AS DOUBLE));
-mc_percentiles(x, ps) AS list_transform(ps, lambda p: mc_percentile(x, p));
 mc_lengthb(x) AS octet_length(encode(x));
 mc_isnull(x) AS x IS NULL;
 mc_wm_concat(separator, x) AS string_agg(CAST(x AS VARCHAR), separator);

@@ -113,6 +113,8 @@ def _replaced(node: Any, _types: Types) -> Any:
     if not is_all or node.args.get("occurrence") is not None:
         raise errors.lacks("REGEXP_REPLACE of one occurrence", is_sure=True)
     node.set("position", None)
+    if node.args.get("replacement") is None:
+        raise errors.semantic("REGEXP_REPLACE requires a replacement", at=place_of(node))
     if not node.args["replacement"].is_string:
         known = exp.Is(this=node.args["replacement"].copy(), expression=exp.null()).not_()
         found = call("regexp_matches", node.this.copy(), node.expression.copy())
@@ -213,28 +215,10 @@ def _counted(node: Any, _types: Types) -> Any:
     return count
 
 
-def _percentile(node: Any, types: Types) -> Any:
-    """Rewrite PERCENTILE_APPROX as an exact percentile with Hive's interpolation."""
-    check_fraction(node, types)
-    fraction = node.args["quantile"]
-    if isinstance(fraction, exp.Array):
-        if any(not isinstance(one, exp.Literal) for one in fraction.expressions):
-            raise errors.semantic("the fractions of a percentile must be constants")
-    elif not isinstance(fraction, exp.Literal):  # the form with weights
-        raise errors.lacks("PERCENTILE_APPROX with weights", is_sure=True, at=place_of(fraction))
-    name = "mc_percentiles" if isinstance(fraction, exp.Array) else "mc_percentile"
-    value = exp.cast(node.this, "double")
-    known = exp.Is(this=value.copy(), expression=exp.null()).not_()
-    values = exp.Filter(
-        this=call("list", exp.Order(this=value, expressions=[exp.Ordered(this=value.copy())])),
-        expression=exp.Where(this=known),
-    )
-    node.replace(result := call(name, values, fraction))
-    return result
-
-
 def _as_json(node: Any, types: Types) -> Any:
     """Rewrite TO_JSON, which omits NULL members and writes their names in lower case."""
+    if node.this is None:
+        raise errors.semantic("TO_JSON requires a value", at=place_of(node))
     for member in node.this.find_all(exp.PropertyEQ):
         member.this.set("this", member.this.name.lower())
     wrap(node, lambda text: call("mc_members", exp.cast(text, "TEXT"), text.this.copy()))
@@ -269,7 +253,7 @@ REWRITES: dict[str, Callable[[Any, Any], Any]] = {
     "lower": partial(_called, name="tolower"),
     "lpad": partial(_called, name="lpad", keys="this expression fill_pattern"),
     "median": _median,
-    "percentile_approx": _percentile,
+    "percentile_approx": check_fraction,
     **dict.fromkeys(("pow", "power"), partial(_called, name="pow", keys="this expression")),
     "regexp_extract": _extracted,
     "regexp_replace": _replaced,

@@ -33,6 +33,7 @@ from odps_nb.errors import ArgumentError
         ("", "''"),
         ("it's", "CONCAT('it', CHR(39), 's')"),
         ("\\", "CHR(92)"),
+        ("\uffff", "CAST(UNHEX('EFBFBF') AS STRING)"),  # CHR ends at 127; Spark's is modulo 256
         ("${day} $1", "CONCAT(CHR(36), '{day} $1')"),  # Spark replaces variables in text
         ("ünï ☃", "'ünï ☃'"),
         (datetime.date(2024, 1, 2), "CAST('2024-01-02' AS DATE)"),

@@ -399,23 +399,20 @@ MODES = (
 )
 
 
-@pytest.mark.parametrize("way", ["settings", "statement"])
 @pytest.mark.parametrize("mode", MODES)
 def test_a_mode_with_other_results_is_refused_where_it_matters(
-    peer: Peer, new_table: NewTable, mode: str, way: str
+    peer: Peer, new_table: NewTable, mode: str
 ) -> None:
     name = new_table("(id bigint, v string)")
-    key, value = mode.split("=")
-    given = {key: value} if way == "settings" else {}
-    before = f"SET {mode};" if way == "statement" else ""
-    peer.sql(f"{before}INSERT INTO {name} VALUES (1, 'a');", given)
+    given = dict([mode.split("=")])
+    peer.sql(f"INSERT INTO {name} VALUES (1, 'a');", given)
     plain = f"SELECT id, v FROM {name} WHERE id >= 1 AND v IS NOT NULL"
     totals = f"SELECT v, sum(id) AS s, count(DISTINCT nvl(id, 0)) AS n FROM {name} GROUP BY v"
     for text in (plain, totals):
-        assert peer.query(f"{before}{text};", given).num_rows == 1
+        assert peer.query(f"{text};", given).num_rows == 1
     for computed in ("id + 1", "substr(v, 0)", "cast(id AS string)", "sum(id) OVER ()"):
         with pytest.raises(QueryError, match=f"functions and operators with SET {mode}"):
-            peer.sql(f"{before}SELECT {computed} AS c FROM {name};", given)
+            peer.sql(f"SELECT {computed} AS c FROM {name};", given)
         peer.sql(f"SELECT {computed} AS c FROM {name};")
 
 
@@ -427,15 +424,3 @@ def test_a_mode_does_not_prevent_an_insert_into_generated_partitions(
     given = {"odps.sql.hive.compatible": "true"}
     peer.sql(f"INSERT INTO {name} SELECT TIMESTAMP_NTZ '2025-02-21 11:23:41' AS ts;", given)
     assert peer.query(f"SELECT pt FROM {name}").to_pylist() == [{"pt": "2025-02-21"}]
-
-
-def test_a_set_in_the_text_of_a_job_has_effect(peer: Peer) -> None:
-    shown = "SELECT cast(from_unixtime(0) AS string) AS s"
-    for zone, expected in (
-        ("UTC", "1970-01-01 00:00:00"),
-        ("Asia/Shanghai", "1970-01-01 08:00:00"),
-    ):
-        text = f"SET odps.sql.timezone={zone};\n{shown};"
-        assert peer.query(text, {"odps.sql.timezone": "America/New_York"}).to_pylist() == [
-            {"s": expected}
-        ]

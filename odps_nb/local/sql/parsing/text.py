@@ -81,11 +81,6 @@ def parse_job(source: str, settings: Mapping[str, str]) -> tuple[Statement, ...]
     return parsed
 
 
-def settings_of(source: str, settings: Mapping[str, str]) -> Mapping[str, str]:
-    """Return the settings of a job: those of its request, and the SETs in its text."""
-    return _with_sets(settings, statements(source)) if "set" in source.lower() else settings
-
-
 def _with_sets(settings: Mapping[str, str], cursors: Sequence[Cursor]) -> dict[str, str]:
     found = dict(settings)
     for cursor in filter(_is_setting, cursors):
