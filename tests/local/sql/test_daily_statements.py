@@ -408,7 +408,8 @@ def test_a_mode_with_other_results_is_refused_where_it_matters(
     peer.sql(f"INSERT INTO {name} VALUES (1, 'a');", given)
     plain = f"SELECT id, v FROM {name} WHERE id >= 1 AND v IS NOT NULL"
     totals = f"SELECT v, sum(id) AS s, count(DISTINCT nvl(id, 0)) AS n FROM {name} GROUP BY v"
-    for text in (plain, totals):
+    clock = f"SELECT trunc_time(current_timestamp_ntz(), 'day') AS pt FROM {name}"
+    for text in (plain, totals, clock):
         assert peer.query(f"{text};", given).num_rows == 1
     for computed in ("id + 1", "substr(v, 0)", "cast(id AS string)", "sum(id) OVER ()"):
         with pytest.raises(QueryError, match=f"functions and operators with SET {mode}"):
