@@ -28,7 +28,10 @@ _PASSING = (
     *(exp.Array, exp.VarMap, exp.Struct, exp.Coalesce, exp.CurrentTimestamp),
     *(exp.Avg, exp.Count, exp.Max, exp.Min, exp.Sum),
 )
-"""Functions and operators for which these pages name no difference."""
+"""Functions and operators that clients often use in these modes; their usual results are the same.
+
+In Hive-compatible mode, comparisons may differ in edge cases, which the service does not imitate.
+"""
 # also for tables with generated partitions, into which pyodps' tests insert in Hive mode
 _PASSING_NAMES = ("trunc_time", "nvl", "current_timestamp_ntz", "getdate", "now")
 

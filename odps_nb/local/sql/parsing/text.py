@@ -58,9 +58,11 @@ def parse_job(source: str, settings: Mapping[str, str]) -> tuple[Statement, ...]
     if not source.strip("; \t\r\n"):
         raise errors.parse_failed("there is no statement")
     every = statements(source)
-    options = _with_sets(settings, every)
+    options = {key: settings.get(key, "").lower() for key in (_MODE, _READ_ONLY)}
+    for cursor in filter(_is_setting, every):
+        options.update(_set_in(cursor))
     cursors = [cursor for cursor in every if not _is_setting(cursor)]
-    if len(cursors) > 1 and options.get(_MODE, "").lower() != "script":
+    if len(cursors) > 1 and options[_MODE] != "script":
         raise cursors[1].error(
             "the text contains more than one statement; none of them was run",
             advice=f"run each statement with a separate call, in order, or set {_MODE}=script",
@@ -70,7 +72,7 @@ def parse_job(source: str, settings: Mapping[str, str]) -> tuple[Statement, ...]
     changing = [
         at for at, statement in zip(starts, parsed, strict=True) if not returns_rows(statement)
     ]
-    if changing and options.get(_READ_ONLY, "").lower() == "true":
+    if changing and options[_READ_ONLY] == "true":
         # The vendor's MCP server and JDBC driver turn this mode on to prevent changes.
         message = f"the statement changes data, but {_READ_ONLY} is true"
         raise errors.semantic(message, at=changing[0], advice="run only queries, SHOW and DESC")
@@ -81,14 +83,6 @@ def parse_job(source: str, settings: Mapping[str, str]) -> tuple[Statement, ...]
     return parsed
 
 
-def _with_sets(settings: Mapping[str, str], cursors: Sequence[Cursor]) -> dict[str, str]:
-    found = dict(settings)
-    for cursor in filter(_is_setting, cursors):
-        key, _, value = cursor.rest[len("set") :].partition("=")
-        found[key.strip().lower()] = value.strip()
-    return found
-
-
 def returns_rows(statement: Statement) -> bool:
     """Return whether a statement is a query, EXPLAIN, SHOW or DESC."""
     return isinstance(statement, (SelectStatement, Explain, Show))
@@ -96,6 +90,11 @@ def returns_rows(statement: Statement) -> bool:
 
 def _is_setting(cursor: Cursor) -> bool:
     return cursor.peek("set") and "=" in cursor.rest
+
+
+def _set_in(setting: Cursor) -> dict[str, str]:
+    key, _, value = setting.rest[len("set") :].partition("=")
+    return {key.strip().lower(): value.strip().lower()}
 
 
 def _statement(cursor: Cursor) -> Statement:
