@@ -64,6 +64,28 @@ _AGGREGATES = {
 }
 
 
+def _quartile(n: int) -> str:
+    """Return the SQL expression for a quartile, interpolated as in pandas and numpy.
+
+    ``k`` is the number of values up to ``y``, and ``r`` the number of values of the group.
+    """
+    below = f"min(case when 4 * k > {n} * (r - 1) then y end)"
+    above = f"min(case when 4 * (k - 1) >= {n} * (r - 1) then y end)"
+    return f"{below} + ({above} - {below}) * (max({n} * (r - 1)) % 4) / 4"
+
+
+_BOXES = f"""\
+select g, c, sum(n) n, min(y) m, max(y) h,
+array({_quartile(1)},
+{_quartile(2)},
+{_quartile(3)}) q
+from (select g, c, y, n, sum(if(y is null, 0, n)) over (partition by g, c) r,
+sum(if(y is null, 0, n)) over (partition by g, c order by y) k
+from ({{}}) t) t group by g, c"""
+"""The minimum, the maximum and the quartiles of ``y``, from the rows per value. Not with
+``percentile_approx``, which can return a number that lies between two values of the group."""
+
+
 @dataclass(frozen=True, slots=True)
 class ChartMark:
     """One bar, point or box: its group on the x axis, its colour, and its values.
@@ -315,14 +337,14 @@ class FigureQuery:
     def _grouping(self, group: str, color: str) -> str:
         """Return the query for the row count and the measures of each group and colour."""
         choice = self._choice
-        measures = [f"{self._measure()} m"]
+        keys = group if choice.color is None else f"{group}, {color}"
         if choice.kind == "box":
             assert choice.y is not None  # checked by `choose`
             y = f"cast({name_in_sql(choice.y.name)} as double)"
-            quartiles = f"percentile_approx({y}, array(0.25, 0.5, 0.75)) q"
-            measures = [f"min({y}) m", f"max({y}) h", quartiles]
-        text = f"select {group} g, {color} c, count(*) n, {', '.join(measures)} {self._relation}"
-        return f"{text} group by {group}" + (f", {color}" if choice.color is not None else "")
+            counts = f"select {group} g, {color} c, {y} y, count(*) n {self._relation}"
+            return _BOXES.format(f"{counts} group by {keys}, {y}")
+        text = f"select {group} g, {color} c, count(*) n, {self._measure()} m {self._relation}"
+        return f"{text} group by {keys}"
 
     def _all_groups(self, group: str) -> AllGroups | None:
         """Return one group per value of the colour, and of x if ``group`` is the x column."""
