@@ -91,6 +91,15 @@ def bind(
     return _TOKEN.sub(replace, text)
 
 
+def without_comments(condition: str) -> str:
+    """Return a condition without comments, so that text can follow it on the same line.
+
+    >>> without_comments("n > 1 -- large")
+    'n > 1'
+    """
+    return _TOKEN.sub(lambda match: " " if match["comment"] else match[0], condition).strip()
+
+
 _NAME = re.compile(r"[^\W\d]\w*")
 _WORD = re.compile(r"\w")
 _NESTED = ("struct", "array", "map")

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from odps_nb.access.binding.text import bind
+from odps_nb.access.binding.text import bind, without_comments
 from odps_nb.access.checks import check_columns, check_count, check_text
 from odps_nb.access.partitions import PartitionChoice, choose_partitions
 from odps_nb.client.read.increments import CHANGE, Bound, plan_increment
@@ -116,8 +116,9 @@ def _condition(where: str | None, params: Mapping[str, object] | None, timezone:
             )
         return None
     check_text("where", where)
-    if not where.strip():
+    where = without_comments(where)
+    if not where:
         raise ArgumentError("where is blank", hint="pass where=None to read all rows")
     if params is None:
-        return where.strip()
-    return bind(where.strip(), params, source="params has no", timezone=timezone, target="where")
+        return where
+    return bind(where, params, source="params has no", timezone=timezone, target="where")

@@ -311,7 +311,8 @@ def test_a_large_scatter_plot_says_that_it_is_a_sample(odps):
 
 def test_charts_of_a_read_and_a_result_use_their_own_rows(table, odps):
     wanted = (frame().to_pandas()["n"] < 5).sum()
-    assert sum(shown(table.read(where="n < 5").chart("ds")).values()) == wanted
+    for where in ("n < 5", "n < 5 -- few", "n < /* few */ 5"):
+        assert sum(shown(table.read(where=where).chart("ds")).values()) == wanted
     result = odps.sql("select ds, n from charted where n < 5")
     assert sum(shown(result.chart("ds")).values()) == wanted
 

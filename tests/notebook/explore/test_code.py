@@ -82,7 +82,8 @@ def test_exports_and_code_have_all_columns_of_a_wide_table(odps, new_name):
     table = odps.create_table(new_name("wide"), rows)
     query = odps.sql(f"select * from {table.name.table}")
     for source in (table.read(), table.read(columns=sorted(names)), query):
-        for choice in (None, BY_ID, Choice(conditions=("id > 1",)), Choice(search="0")):
+        conditions = ("id > 1 -- not the first", "id < 9")
+        for choice in (None, BY_ID, Choice(conditions=conditions), Choice(search="0")):
             view = RowView(rows_of(source))
             view.choose(choice or Choice())
             assert len(view.page(0).columns) == 100

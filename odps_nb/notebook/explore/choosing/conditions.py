@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from odps_nb.access.binding.text import bind
+from odps_nb.access.binding.text import bind, without_comments
 from odps_nb.access.paging.ordering import name_in_sql
 from odps_nb.errors import ArgumentError
 from odps_nb.notebook.explore.profiles.bars import NOT_FINITE, Bar
@@ -67,7 +67,7 @@ class Condition:
 
 def written(where: str) -> Condition:
     """Return the condition for a filter that the user wrote."""
-    return Condition(where=where, text=where)
+    return Condition(where=without_comments(where), text=where)
 
 
 def operations(column: Column) -> tuple[str, ...]:
