@@ -194,6 +194,14 @@ class Profile:
         account = Hidden({"access_id": "", "access_key": "", **self._account()})
         return Credentials(**account, region=self.region, app_id=self.app_id, app_key=self.app_key)
 
+    def _renew(self, expired: Credentials) -> bool:
+        """Fetch new keys in place of ``expired``; return whether there are any."""
+        if self._source is None:
+            return False
+        if self.keys == expired:  # otherwise, another thread has renewed them
+            self._source.expire()
+        return self.keys != expired
+
     def _account(self) -> Mapping[str, str]:
         if self._source is not None:
             return self._source.get()

@@ -88,6 +88,11 @@ class CredentialSource:
             self._renew_at = ends_at - min(MARGIN, left / 2)
             return keys
 
+    def expire(self) -> None:
+        """Fetch new keys at the next `get`, because the service says that these have expired."""
+        with self._lock:
+            self._renew_at = self._ends_at = 0.0
+
     def _asked(self, now: float) -> tuple[Hidden, float]:
         named = self._given()
         expiration = named.pop("expiration", None)

@@ -15,9 +15,10 @@ from typing import NoReturn, TypeVar
 from odps_nb.client.calls.cancel import SHORT_WAIT, CancelToken
 from odps_nb.client.calls.new_tables import CreatedTable
 from odps_nb.client.calls.progress import ProgressTracker
-from odps_nb.errors import OdpsNbError, ProtocolError, ServiceError, ThrottledError
+from odps_nb.errors import ConfigError, OdpsNbError, ProtocolError, ServiceError, ThrottledError
 from odps_nb.http.hosts import Host
 from odps_nb.http.retry import RetryPolicy
+from odps_nb.wire.calls.hints import keys_expired
 
 T = TypeVar("T")
 
@@ -61,8 +62,11 @@ class Attempts:
     """The host of the current attempt, which is named in notes on errors."""
     redact: Callable[[OdpsNbError], object] = lambda _: None
     """Hides the client's keys in an error."""
+    renew: Callable[[], bool] = field(default=lambda: False, repr=False)
+    """Fetches new keys if those of the last request have expired; returns whether there are any."""
     scope: CancelToken = field(init=False)
     _failed: int = 0
+    _renewed: bool = False
     _refused: int = 0
     """Number of 429s since the last progress that are retried until the deadline."""
     _began: float = field(init=False)
@@ -94,7 +98,7 @@ class Attempts:
 
     def progressed(self) -> None:
         """Reset the counts, so that the next failure counts as the first."""
-        self._failed = self._refused = 0
+        self._failed, self._refused, self._renewed = 0, 0, False
         self._began = self.clock.monotonic()
 
     def others_progressed(self) -> None:
@@ -116,7 +120,7 @@ class Attempts:
         has the same effect as the attribute, but only for this failure.
         """
         self.redact(error)
-        if self.waited_for_new_table(error):
+        if self.waited_for_new_table(error) or self._has_new_keys(error):
             return
         patient = (patient or self.patient) and isinstance(error, ThrottledError)
         if patient:
@@ -159,6 +163,19 @@ class Attempts:
         self._announce(error, f"the table is new; retrying in {seconds:.1f} s")
         self.pause(seconds)
         return True
+
+    def _has_new_keys(self, error: OdpsNbError) -> bool:
+        """Return whether to send again with other keys; at most once without progress (pyodps)."""
+        if self._renewed or self.policy.max_attempts < 2 or not keys_expired(error):
+            return False
+        try:
+            self._renewed = self.renew()
+        except ConfigError as second:
+            error.add_note(f"new keys could not be fetched: {second}")
+        if self._renewed:
+            self.index += 1
+            self._announce(error, "retrying with new keys")
+        return self._renewed
 
     def _announce(self, error: OdpsNbError, then: str, *, resumes: bool = False) -> None:
         line = f"{self.what}: {type(error).__name__}: {error}; {then}"

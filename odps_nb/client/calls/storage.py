@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from importlib import metadata
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 from urllib.parse import urlsplit
@@ -408,6 +408,7 @@ class StorageClient:
         url = wire.url(endpoint)
         agent = {"User-Agent": self.user_agent, "x-odps-user-agent": self.user_agent}
         headers, keys = {**dict(wire.headers), **agent}, self.profile.keys
+        attempts.renew = partial(self.profile._renew, keys)
         self._contacts.redactor.learn(keys)
         headers |= sign(
             wire.method,

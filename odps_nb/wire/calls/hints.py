@@ -34,6 +34,7 @@ _HINT_OF_REFUSAL = {
 _REFUSAL = re.compile(r"\[(?:\d{4},)*(" + "|".join(_HINT_OF_REFUSAL) + r")(?:,\d{4})*\]")
 _TOKEN = "check the STS or bearer token: it may have expired or belong to another access id"
 _OF_TOKEN = re.compile(r"\b(temporary|sts|security|session|bearer)[ _-]?token", re.IGNORECASE)
+_EXPIRED = re.compile(rf"{_OF_TOKEN.pattern}\b.{{0,60}}\bexpired|expired {_OF_TOKEN.pattern}", re.I)
 _COPIED = "try again later: the service is copying the table to another cluster"
 _HINT_OF_CODE = {
     "Unauthorized": f"{_ID}; this machine's clock may deviate by at most 15 minutes",
@@ -153,6 +154,13 @@ _OF_TEXT = (InvalidRequestError, NotFoundError)
 def is_denied(text: str) -> bool:
     """Return whether the text of an HTTP 400 states that a key, signature or token is wrong."""
     return any(pattern.search(text) for pattern, _ in _DENIED)
+
+
+def keys_expired(error: Exception) -> bool:
+    """Return whether an error states that the keys or the token of a request have expired."""
+    if not isinstance(error, AccessDeniedError):
+        return False
+    return error.code == "AuthenticationRequestExpired" or bool(_EXPIRED.search(error.message))
 
 
 def hint_for(kind: type[ServiceError], code: str | None, message: str) -> str | None:

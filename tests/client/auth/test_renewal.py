@@ -12,10 +12,10 @@ import odps_nb
 from odps_nb.client.auth.profile import Profile
 from odps_nb.client.auth.renewal import CredentialSource, from_process
 from odps_nb.client.calls.storage import StorageClient
-from odps_nb.errors import ConfigError
+from odps_nb.errors import AccessDeniedError, ConfigError
 from odps_nb.wire.calls import GetReadSession, ReadSessionAnswer
 from tests.support.clocks import Clock
-from tests.support.sockets.scripted import TABLE, Service, give
+from tests.support.sockets.scripted import TABLE, Service, fail, give
 
 FOUND = ReadSessionAnswer(session_id="s", splits_count=3)
 PLACE = {"endpoint": "http://127.0.0.1:1/api", "project": "p"}
@@ -203,6 +203,46 @@ def test_each_request_is_signed_with_the_current_keys(monkeypatch):
     ]
     assert {one["authorization-sts-token"] for one in seen} == {"t"}
     assert all("access_id:app," in one["application-authentication"] for one in seen)
+
+
+def given_keys(*ids: str):
+    """Return keys of each id in turn, and then fail."""
+    left = iter(ids)
+    return lambda: {"access_id": next(left), "access_key": "k", "sts_token": "t"}
+
+
+OLD = fail(401, "AuthenticationRequestExpired")
+
+
+@pytest.mark.parametrize("refusal", [OLD, fail(403, "NoPermission", "the STS token has expired")])
+def test_keys_that_the_service_calls_expired_are_renewed_once(refusal):
+    with Service(GetReadSession=[refusal, give(FOUND), refusal, give(FOUND)]) as service:
+        facts = {"endpoint": service.url + "/api", "tunnel_endpoint": service.url, "project": "p"}
+        profile = Profile(**facts, credentials=given_keys("one", "two", "three"))
+        with StorageClient(profile) as storage:
+            for _ in range(2):
+                storage.call(GetReadSession(table=TABLE, session_id="s"))
+        seen = [one.headers["authorization"].split(":")[0] for one in service.seen]
+    assert seen == ["ODPS one", "ODPS two", "ODPS two", "ODPS three"]
+
+
+@pytest.mark.parametrize(
+    ("ids", "script", "requests", "note"),
+    [
+        (("one", "one"), [OLD], 1, ""),  # no other keys
+        (("one",), [OLD], 1, "new keys could not be fetched"),
+        (("one", "two", "three"), [OLD], 2, ""),
+        (("one", "two"), [fail(403, "NoPermission")], 1, ""),
+    ],
+)
+def test_a_refusal_is_raised_if_new_keys_cannot_help(ids, script, requests, note):
+    with Service(GetReadSession=script) as service:
+        facts = {"endpoint": service.url + "/api", "tunnel_endpoint": service.url, "project": "p"}
+        profile = Profile(**facts, credentials=given_keys(*ids))
+        with StorageClient(profile) as storage, pytest.raises(AccessDeniedError) as caught:
+            storage.call(GetReadSession(table=TABLE, session_id="s"))
+        assert len(service.seen) == requests
+    assert note in " ".join(caught.value.__notes__)
 
 
 def test_a_connection_accepts_a_function_and_hides_its_keys(service):
