@@ -168,8 +168,9 @@ class _Write:
     ) -> Iterator[_Written]:
         """Write all streams in parallel; the first failure stops the others."""
         streams = write_input.streams
-        if len(streams) > 1 and self.table.primary_key:
-            # rows with the same key must stay in order, but streams are not ordered
+        if len(streams) > 1 and (self.options.change or self.table.primary_key):
+            # rows with the same key must stay in order, but streams are not ordered (the metadata
+            # may lack the key of a table that accepts upserts)
             streams = (chain.from_iterable(streams),)
         jobs = [
             partial(self._send_stream, session, str(number), chunks)

@@ -16,9 +16,12 @@ from odps_nb.access.connection import Connection
 from odps_nb.access.table import Table
 from odps_nb.client.write.operations import DELETE, UPSERT, Stamp, takes_operation
 from odps_nb.errors import ArgumentError, ConversionError
+from odps_nb.local.server.launch import LocalService
 from odps_nb.wire.schema_json import WriteSchema
 from odps_nb.wire.type_text import parse_columns
 from tests.support.named import NewName
+from tests.support.reverse_proxy import Answer, Request, ReverseProxy
+from tests.support.service.connecting import connected
 from tests.support.service.services import by_storage_api
 
 pytestmark = pytest.mark.every_service(in_turn=True)
@@ -265,6 +268,27 @@ def test_an_upsert_sends_all_rows_in_order_over_one_stream(make: Make) -> None:
     assert rows(table) == sorted((n % 7, str(n)) for n in range(40_000 - 7, 40_000))
     assert receipt.streams == 1
     assert table.upsert(data).streams == 1
+
+
+class HidesKeys(ReverseProxy):
+    """Removes the primary key from the metadata; only the write session then names it."""
+
+    def changed(self, request: Request, answer: Answer) -> bytes:
+        return answer.body.replace(b"PrimaryKey", b"OtherField")
+
+
+@pytest.mark.storage_api("its requests")
+def test_an_upsert_uses_one_stream_even_if_the_metadata_lack_the_key(
+    make: Make, service: LocalService
+) -> None:
+    name = make().name.table
+    data = pa.table({"id": [1] * 34, "v": [str(n) * 2**19 for n in range(34)]})  # over 16 MiB
+    proxy = HidesKeys(service.endpoint)
+    with proxy.running(), connected(service, endpoint=f"{proxy.base}/api") as odps:
+        table = odps.table(name)
+        assert table.primary_key == ()
+        assert table.upsert(data).streams == 1
+        assert rows(table) == [(1, data["v"][-1].as_py())]
 
 
 def test_a_table_without_a_key_is_refused(odps: Connection, new_name: NewName) -> None:
