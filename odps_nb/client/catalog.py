@@ -12,6 +12,7 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
 from odps_nb.errors import (
+    FramingError,
     InvalidRequestError,
     NotFoundError,
     OdpsNbError,
@@ -44,13 +45,18 @@ _MAX_SUGGESTED_FROM = 2000
 
 
 def _pages(storage: StorageClient, request: Any) -> Iterator[Any]:
-    """Yield the pages of a list; stop at a repeated marker to prevent an endless loop."""
+    """Yield the pages of a list; raise at a repeated marker, which would never end."""
     seen = set()
     while True:
         page = storage.control(request)
         yield page
-        if not page.marker or page.marker in seen:
+        if not page.marker:
             return
+        if page.marker in seen:
+            raise FramingError(
+                f"the service sent the same page twice in its response to {type(request).__name__}",
+                hint="check for a proxy that caches responses: the rest of the list is missing",
+            )
         seen.add(page.marker)
         request = replace(request, marker=page.marker)
 

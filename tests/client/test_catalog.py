@@ -18,6 +18,7 @@ from odps_nb.client.sql.definitions import TableOptions, create_table_sql, setti
 from odps_nb.client.write.session import open_write_session
 from odps_nb.errors import (
     ArgumentError,
+    FramingError,
     InvalidRequestError,
     NotFoundError,
     ServerFaultError,
@@ -222,10 +223,13 @@ def test_invalid_names_are_omitted_from_lists(caplog):
     assert any("ignoring '--help\\n!touch x\\n#' in a list" in one for one in caplog.messages)
 
 
-def test_a_repeated_page_marker_ends_the_list():
+def test_a_repeated_page_marker_raises_because_the_rest_of_the_list_is_missing():
     script = pages((("a",), "m"), (("b",), "m"))
     with ControlService(ListTables=script) as service, service.client() as storage:
-        assert list_tables(storage) == ["a", "b"]
+        refused = pytest.raises(FramingError, match="the same page twice")
+        with refused:
+            list_tables(storage)
+    assert len(service.calls["ListTables"]) == 2
 
 
 def test_the_prefix_of_a_pattern_is_sent_to_the_service():
