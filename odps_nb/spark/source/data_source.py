@@ -26,6 +26,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from odps_nb.client.calls.progress import Phase
+from odps_nb.errors import ConfigError
 from odps_nb.spark.progress.counting import Activity, TaskCounter
 from odps_nb.spark.source.options import (
     ReadSettings,
@@ -157,6 +158,14 @@ class OdpsReader(Shipped, DataSourceReader):
 
         with StorageClient(settings.profile) as storage:
             session = open_session(storage, settings.plan(storage, schema.names), cores)
+            if session.limit is not None and session.row_count is None:
+                # A data source cannot stop all tasks after n rows in total.
+                raise ConfigError(
+                    "limit has no effect on this read, whose rows are not counted before they are "
+                    "read (because of where, since, or the kind of the table)",
+                    option="limit",
+                    hint="omit this option, and call .limit(n) after load()",
+                )
             require_types(schema, spark_schema(session.schema))
             counts = None if counter is None else counter.of(read_activity(session))
             self._task = ReadTask.of(TaskProfile.of(storage), session, counter=counts)

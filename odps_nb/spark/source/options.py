@@ -154,20 +154,11 @@ class ReadSettings:
     @classmethod
     def _of(cls, given: Mapping[str, str]) -> ReadSettings:
         profile, table = _connection(given)
-        where, limit = given.get("where") or None, _number(given, "limit")
-        if where and limit is not None:
-            # The service cannot count filtered rows, and a data source cannot stop all tasks
-            # after n rows in total.
-            raise ConfigError(
-                "limit and where cannot be combined in format odps",
-                option="limit",
-                hint="omit this option, and call .limit(n) after load()",
-            )
         options = ReadOptions(
             columns=_listed(given, "columns", ","),
             partitions=parse_choices(_listed(given, "partitions", ";")) or None,
-            where=where,
-            limit=limit,
+            where=given.get("where"),
+            limit=_number(given, "limit"),
             splits=_number(given, "splits"),
             split_bytes=_number(given, "split_bytes"),
             compression=Compression.of(given.get("compression")),

@@ -263,7 +263,6 @@ def test_client_options_can_be_passed_with_keys_or_a_profile(
         ({"table": "t", "limit": "many"}, "must be a whole number"),
         ({"table": "t", "limit": "1_0"}, "must be a whole number"),
         ({"table": "t", "splits": "9" * 19}, r"whole number below 10\*\*18"),
-        ({"table": "t", "limit": "1", "where": "a = 1"}, "cannot be combined"),
         ({"table": "t", "partition": "ds=1"}, "did you mean 'partitions'"),
         ({"table": "t", "option.table": "t", "provider": "odps"}, "drops its options"),
         ({"table": "t", "replaceWhere": "ds = 1"}, "no reader option 'replacewhere'"),
@@ -272,6 +271,26 @@ def test_client_options_can_be_passed_with_keys_or_a_profile(
 def test_invalid_options_are_refused(profile: Profile, given: dict[str, str], told: str) -> None:
     with pytest.raises(ConfigError, match=told):
         ReadSettings.of({**profile.as_options(), **given})
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"where": ""}, "where is blank"),
+        ({"columns": ""}, "columns is empty"),
+        ({"limit": "1", "where": "id > 0"}, "limit has no effect"),
+        ({"limit": "1", "since": "0"}, "limit has no effect"),
+    ],
+)
+def test_an_option_is_refused_if_it_would_have_no_effect(
+    profile: Profile, odps: Connection, new_name: Names, given: dict[str, str], told: str
+) -> None:
+    name = new_name("keyed")
+    odps.create_table(name, "id bigint not null", primary_key="id")
+    settings = ReadSettings.of({**profile.as_options(), "table": name, **given})
+    columns = spark_schema(settings.chosen(odps.table(name).schema))
+    with pytest.raises((ArgumentError, ConfigError), match=told):
+        OdpsReader(settings, columns)
 
 
 @pytest.mark.parametrize("most", ["0", "-1"])
