@@ -30,6 +30,7 @@ class Remainder:
     """The partitions that a table had before ``overwrite="all"``; empty for other writes."""
 
     table: TableName
+    fixed: PartitionSpec = PartitionSpec()  # noqa: RUF009  a frozen value
     partitions: tuple[PartitionSpec, ...] = ()
 
     @classmethod
@@ -37,17 +38,14 @@ class Remainder:
         """List the partitions that may have to be dropped, if ``overwrite`` is ``"all"``."""
         if overwrite != "all" or not target.columns.partition_columns:
             return cls(table=target.table)
-        from odps_nb.client.catalog import iter_partitions
-
-        infos = iter_partitions(storage, target.table, target.fixed)
-        return cls(table=target.table, partitions=tuple(info.spec.checked() for info in infos))
+        listed = _listed(storage, target.table, target.fixed)
+        return cls(table=target.table, fixed=target.fixed, partitions=listed)
 
     def drop(self, storage: StorageClient, written: Iterable[PartitionSpec]) -> None:
         """Drop the partitions that received no rows, one statement each, after the commit."""
         from odps_nb.client.sql.definitions import drop_partition
 
-        received = {_loose(spec) for spec in written}
-        rest = [spec for spec in self.partitions if _loose(spec) not in received]
+        rest = self._without_rows(storage, set(written))
         for number, spec in enumerate(rest):
             try:
                 drop_partition(storage, self.table, spec, if_exists=True)
@@ -57,6 +55,31 @@ class Remainder:
                 )
                 error.hint = f"drop the remaining partitions (the first is {spec}), or write again"
                 raise
+
+    def _without_rows(
+        self, storage: StorageClient, written: set[PartitionSpec]
+    ) -> list[PartitionSpec]:
+        """Return the old partitions that received no rows.
+
+        ``01`` and ``1``, or ``A`` and ``a``, may be two spellings of one partition or two
+        partitions. They are two if the table now lists the spelling that was written.
+        """
+        received = {_exact(spec) for spec in written}
+        rest = [spec for spec in self.partitions if _exact(spec) not in received]
+        similar = {_loose(spec) for spec in written}
+        if not any(_loose(spec) in similar for spec in rest):
+            return rest
+        listed = {_exact(spec) for spec in _listed(storage, self.table, self.fixed)}
+        separate = {_loose(spec) for spec in written if _exact(spec) in listed}
+        return [spec for spec in rest if _loose(spec) in separate or _loose(spec) not in similar]
+
+
+def _listed(
+    storage: StorageClient, table: TableName, under: PartitionSpec
+) -> tuple[PartitionSpec, ...]:
+    from odps_nb.client.catalog import iter_partitions
+
+    return tuple(info.spec.checked() for info in iter_partitions(storage, table, under))
 
 
 def named_partitions(batch: pa.RecordBatch, target: Target) -> set[PartitionSpec]:
@@ -69,8 +92,13 @@ def named_partitions(batch: pa.RecordBatch, target: Target) -> set[PartitionSpec
     return {PartitionSpec((*target.fixed, *pairs)) for pairs in named}
 
 
+def _exact(spec: PartitionSpec) -> frozenset[tuple[str, str]]:
+    """Return a key that ignores the order of the levels and the case of their names."""
+    return frozenset((key.casefold(), value) for key, value in spec)
+
+
 def _loose(spec: PartitionSpec) -> frozenset[tuple[str, str]]:
-    """Return a key that is equal for all spellings of one partition."""
+    """Return a key that is equal for all possible spellings of one partition."""
     return frozenset((key.casefold(), _loose_value(value)) for key, value in spec)
 
 

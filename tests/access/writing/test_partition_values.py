@@ -16,6 +16,7 @@ import pyarrow as pa
 import pytest
 
 from odps_nb.access.binding.literals import literal
+from odps_nb.access.writing.replacing import Remainder
 from odps_nb.client.read.plan import ReadPlan
 from odps_nb.client.read.splits import iter_batches
 from odps_nb.client.reading import open_read_session
@@ -150,6 +151,24 @@ def test_each_kind_of_overwrite_replaces_only_the_named_partitions(
         assert expected[value] != [number]
         expected[value] = [number]
         assert ids_by_value(table_of_values) == expected
+
+
+@pytest.mark.parametrize(("old", "new"), [("B", "b"), ("007", "7"), ("-0", "0")])
+def test_overwrite_all_drops_partitions_whose_values_are_only_similar(
+    odps: Connection, new_name: NewName, old: str, new: str
+) -> None:
+    table = odps.create_table(new_name("similar"), "id bigint", partitioned_by="ds string")
+    table.write([(1, old), (2, new), (3, "other")])
+    table.write([(4, new)], overwrite="all")
+    assert ids_by_value(table) == {new: [4]}
+    storage, only_old = odps._storage, PartitionSpec.of({"ds": old})
+    table.write([(5, old)], overwrite="all")
+    # the service may list a written partition with a value that it has changed
+    Remainder(table=table.name, partitions=(only_old,)).drop(
+        storage, [PartitionSpec.of(f"ds={new}")]
+    )
+    assert ids_by_value(table) == {old: [5]}
+    odps.drop_table(table.name)
 
 
 @pytest.mark.parametrize("value", REFUSED, ids=ascii)
