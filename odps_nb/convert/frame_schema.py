@@ -23,7 +23,7 @@ from odps_nb.convert.fitting.leaf import kind_of
 from odps_nb.convert.fitting.misfit import shorten
 from odps_nb.convert.fitting.objects import problem_of
 from odps_nb.convert.foreign import check_field
-from odps_nb.convert.pandas_frame import check_names, column_array
+from odps_nb.convert.pandas_frame import check_names, column_array, dense
 from odps_nb.errors import ConversionError
 from odps_nb.schema import (
     ArrayType,
@@ -43,7 +43,7 @@ def frame_schema(frame: pd.DataFrame, is_blob: Callable[[Any], bool]) -> TableSc
     check_names(frame)
     columns: list[Column] = []
     for position, name in enumerate(frame.columns):
-        series = frame.iloc[:, position]
+        series = dense(frame.iloc[:, position])
         holds_blobs = series.dtype == object and any(map(is_blob, series))
         odps = PrimitiveType(TypeCode.BLOB) if holds_blobs else _type_of(series, name)
         columns.append(Column(name=name, type=odps))

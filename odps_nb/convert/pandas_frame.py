@@ -99,7 +99,7 @@ def from_pandas(
         return pa.table(arrays, names=[str(name) for name in frame.columns])
 
     def source(position: int, column: Column) -> list[pa.Array]:
-        series = _dense(frame.iloc[:, position])
+        series = dense(frame.iloc[:, position])
         if series.dtype == object:
             return fit_pieces([list(series)], column.type, conversions, fit_objects)
         array = column_array(series, column.name, column.type)
@@ -119,10 +119,16 @@ def check_names(frame: pd.DataFrame) -> None:
             )
 
 
-def _dense(series: pd.Series[Any]) -> pd.Series[Any]:
-    """Return sparse values as an array, and numbers in the byte order of this machine."""
+def dense(series: pd.Series[Any]) -> pd.Series[Any]:
+    """Return sparse values as an array, and numbers in the byte order of this machine.
+
+    Categories of Python objects become an object column, because Arrow truncates times in them.
+    """
     if isinstance(series.dtype, pd.SparseDtype):
         return pd.Series(np.asarray(series))
+    if series.dtype == "category" and series.cat.categories.dtype == object:
+        is_text = infer_dtype(series.cat.categories) == "string"  # the usual case in pandas 2
+        return series if is_text else series.astype(object)
     if isinstance(series.dtype, np.dtype) and not series.dtype.isnative:
         return series.astype(series.dtype.newbyteorder("="))
     return series
@@ -143,7 +149,7 @@ def column_array(
     if series.dtype.name == "geometry":
         return pa.array(from_geometry(series, name, target), pa.binary())
     try:
-        array = pa.array(_dense(series), from_pandas=True)
+        array = pa.array(dense(series), from_pandas=True)
         check_field(pa.field(name, array.type), target)
         return array
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:

@@ -13,10 +13,11 @@ import pytest
 
 from odps_nb.convert import frame_columns
 from odps_nb.convert.arrow_schema import arrow_schema, fit_table
+from odps_nb.convert.frame_schema import frame_schema
 from odps_nb.convert.pandas_frame import from_pandas, to_pandas
 from odps_nb.errors import ConversionError
 from odps_nb.schema import TableSchema
-from odps_nb.wire.type_text import parse_columns
+from odps_nb.wire.type_text import parse_columns, parse_type
 from tests.support.arrow_bodies import ipc
 
 TEXT = pd.Series(["x"]).dtype  # pandas' own text dtype: str in pandas 3, object before
@@ -241,6 +242,28 @@ def test_common_data_frames_are_stored(text, values, more, expected):
 
 def test_sparse_columns_are_written_in_full():
     assert write("bigint", pd.arrays.SparseArray([0, 0, 7])) == [0, 0, 7]
+
+
+OBJECTS = [
+    ("timestamp", [dt.date(2024, 1, 1), dt.datetime(2024, 1, 2, 10)]),
+    ("timestamp", [pd.Timestamp(1), pd.Timestamp(1000)]),
+    ("interval_day_time", [pd.Timedelta(1), dt.timedelta(1)]),
+    ("decimal(38,18)", [Decimal("1.5"), 2]),
+    ("bigint", [2**62 + 1, 5]),
+    ("double", [0.5, np.float32(2)]),
+]
+
+
+@pytest.mark.parametrize(("text", "values"), OBJECTS)
+def test_categories_of_objects_are_stored_like_the_objects(text, values):
+    plain = pd.Series(values, dtype=object)
+    categories = pd.Series(pd.Categorical(pd.Index(values, dtype=object)))
+    assert write(text, categories) == write(text, plain)
+    types = [
+        frame_schema(pd.DataFrame({"c": column}), lambda _: False).columns[0].type
+        for column in (plain, categories)
+    ]
+    assert types == [parse_type(text)] * 2
 
 
 REFUSED = [
