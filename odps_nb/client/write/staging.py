@@ -53,6 +53,7 @@ from odps_nb.client.write.operations import (
     WriteSessionRef,
 )
 from odps_nb.errors import (
+    ArgumentError,
     ConflictError,
     NotFoundError,
     OdpsNbError,
@@ -87,6 +88,7 @@ def open_staging(
 ) -> WriteSession:
     """Create a staging table for a write; the service drops it after `LIFECYCLE_DAYS` days."""
     schema = fetch_table(storage, table).schema
+    _refuse_computed(table, schema, asked.partition)
     if asked.only is not None:
         sent = (column for column in schema.columns if column.name.casefold() in asked.only)
         schema = replace(schema, columns=tuple(sent))
@@ -111,6 +113,20 @@ def open_staging(
     staged = TableSchema(columns=columns, partition_columns=(_of(STREAM, TypeCode.STRING),))
     create_table(storage, _staging(ref), staged, TableOptions(lifecycle=LIFECYCLE_DAYS))
     return StagedWriteSession(storage, ref, **more)
+
+
+def _refuse_computed(table: TableName, schema: TableSchema, partition: PartitionSpec) -> None:
+    """Raise if ``partition`` has a value for a column that the commit's statement computes."""
+    fixed = {key.casefold() for key, _ in partition}
+    for column in schema.partition_columns:
+        if column.generated is not None and column.name.casefold() in fixed:
+            raise ArgumentError(
+                f"{table} computes its partition column {column.name!r} in SQL, and without the "
+                "Storage API this write is committed by SQL",
+                code="InvalidPartitionSpec",
+                argument="partition",
+                hint="omit partition=, or use write() on a table without a primary key",
+            )
 
 
 def _of(name: str, code: TypeCode) -> Column:

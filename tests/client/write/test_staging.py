@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 import signal
 import subprocess
@@ -17,7 +18,7 @@ from odps_nb.access.table import Table
 from odps_nb.client.write import direct
 from odps_nb.client.write.session import open_write_session
 from odps_nb.client.write.staging import STEM
-from odps_nb.errors import LimitExceededError, OdpsNbError, StateError
+from odps_nb.errors import ArgumentError, LimitExceededError, OdpsNbError, StateError
 from odps_nb.local.server.launch import LocalService, start
 from tests.support.named import NewName
 from tests.support.service.connecting import account_of, connected
@@ -138,6 +139,22 @@ def test_an_aborted_session_leaves_no_staging_table(odps: Connection, table: Tab
         assert len(staging(odps)) == 1
     assert staging(odps) == []
     assert rows(table) == []
+
+
+def test_a_statement_is_not_used_for_a_partition_that_it_would_compute(
+    odps: Connection, new_name: NewName
+) -> None:
+    table = odps.create_table(
+        new_name("auto"), "d datetime, a bigint", partitioned_by="trunc_time(d, 'day') as pt"
+    )
+    rows = pa.table({"d": [datetime.datetime(2024, 1, 1)], "a": [1]})
+    table.write(rows)
+    for overwrite in (False, True):
+        with pytest.raises(ArgumentError, match="computes its partition column 'pt'"):
+            table.open_write("pt=2020-05-05", overwrite=overwrite)
+    table.write(rows, partition="pt=2020-05-05", overwrite=True)
+    assert [str(spec) for spec in table.partitions()] == ["pt=2020-05-05", "pt=2024-01-01"]
+    assert staging(odps) == []
 
 
 def test_each_version_of_a_stream_has_separate_rows(odps: Connection, table: Table) -> None:
