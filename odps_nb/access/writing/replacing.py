@@ -62,7 +62,7 @@ class Remainder:
         """Return the old partitions that received no rows.
 
         ``01`` and ``1``, or ``A`` and ``a``, may be two spellings of one partition or two
-        partitions. They are two if the table now lists the spelling that was written.
+        partitions. They are two if the table now lists both.
         """
         received = {_exact(spec) for spec in written}
         rest = [spec for spec in self.partitions if _exact(spec) not in received]
@@ -71,7 +71,11 @@ class Remainder:
             return rest
         listed = {_exact(spec) for spec in _listed(storage, self.table, self.fixed)}
         separate = {_loose(spec) for spec in written if _exact(spec) in listed}
-        return [spec for spec in rest if _loose(spec) in separate or _loose(spec) not in similar]
+        return [
+            spec
+            for spec in rest
+            if _loose(spec) not in similar or (_loose(spec) in separate and _exact(spec) in listed)
+        ]
 
 
 def _listed(
