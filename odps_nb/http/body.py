@@ -15,6 +15,8 @@ from http.client import HTTPResponse, IncompleteRead, LineTooLong
 from io import BufferedReader
 from typing import Any
 
+from urllib3.exceptions import InvalidHeader
+
 from odps_nb.errors import OversizeError
 from odps_nb.http.waiting import SlicedReader
 
@@ -77,7 +79,18 @@ class BodyResponse(HTTPResponse):
                 self.fp = file
         if head.last not in (b"\r\n", b"\n"):
             raise IncompleteRead(head.last)
+        if not self.chunked and self.length is None:
+            self.length = self._stated_length()
         self.end_within(None)
+
+    def _stated_length(self) -> int | None:
+        """Return a Content-Length that http.client ignores: a number repeated by a proxy."""
+        stated = {text.strip() for text in (self.headers["content-length"] or "").split(",")}
+        if stated == {""}:
+            return None
+        if len(stated) == 1 and (text := stated.pop()).isascii() and text.isdigit():
+            return int(text)
+        raise InvalidHeader(f"Content-Length: {self.headers['content-length'][:80]}")
 
     def end_within(self, seconds: float | None) -> None:
         """Limit the time for the remaining response to ``seconds``; ``None``: no limit."""

@@ -442,16 +442,25 @@ def test_reprs_show_the_state_and_no_headers(transport):
         assert repr(answer).endswith("closed>")
 
 
-def test_two_content_length_headers_raise_an_error(transport):
+@pytest.mark.parametrize("lengths", [b"5\r\nContent-Length: 7", b"5, 7", b"-5", b"five"])
+def test_contradicting_or_invalid_content_lengths_raise_an_error(transport, lengths):
     with (
-        Peer(
-            sends(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Length: 7\r\n\r\nhello")
-        ) as peer,
+        Peer(sends(b"HTTP/1.1 200 OK\r\nContent-Length: %b\r\n\r\nhello" % lengths)) as peer,
         pytest.raises(FramingError, match="contradict each other") as caught,
     ):
         ask(transport, peer.url)
     assert "Content-Length" in str(caught.value)
     assert "cannot be requested" not in str(caught.value)
+
+
+def test_a_content_length_that_a_proxy_repeats_delimits_the_body(transport):
+    """RFC 9110, section 8.6; otherwise, the client would wait for the end of the connection."""
+    with (
+        Peer(sends(b"HTTP/1.1 200 OK\r\nContent-Length: 5, 5\r\n\r\nhello")) as peer,
+        ask(transport, peer.url) as answer,
+    ):
+        assert answer.is_delimited
+        assert answer.read() == b"hello"
 
 
 def test_an_idle_connection_that_the_server_has_closed_is_not_reused(transport):
