@@ -264,7 +264,9 @@ def sniff_body(
     found: Literal["ipc"] | Compression | None = "ipc" if head == CONTINUATION else sniff(head)
     if found is None:
         raise FramingError(
-            f"the body begins with {head.hex(' ')}, which is not Arrow, zstd or LZ4", offset=0
+            f"the body begins with {head.hex(' ')}, which is not Arrow, zstd or LZ4",
+            offset=0,
+            hint="check the proxies on the way to the service: one may compress or change bodies",
         )
     if declared is not Compression.NONE and found is not declared:
         raise FramingError(

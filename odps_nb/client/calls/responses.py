@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
-from odps_nb.errors import ConnectError, OversizeError, ServiceError
+from odps_nb.errors import ConnectError, FramingError, OversizeError, ServiceError
 from odps_nb.http.retry import seconds_until_retry
 from odps_nb.http.transport import HttpResponse
 from odps_nb.http.upload import Upload
 from odps_nb.wire.calls import decode_error
-from odps_nb.wire.calls.errors import MAX_RETRY_AFTER, find_refusal
+from odps_nb.wire.calls.errors import GZIP_MAGIC, MAX_RETRY_AFTER, find_refusal
 
 T = TypeVar("T")
 
@@ -66,6 +66,12 @@ def document(response: HttpResponse) -> bytes:
                 request_id=response.request_id,
             )
     body = b"".join(pieces)
+    if body[:2] == GZIP_MAGIC:
+        raise FramingError(
+            f"{response.host} sent a compressed document, which the client did not request",
+            request_id=response.request_id,
+            hint="check the proxies on the way to the service: one of them compresses responses",
+        )
     if (error := find_refusal(response.headers, body, str(response.host))) is not None:
         raise error
     return body

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import logging
 import pickle
 from dataclasses import replace
@@ -46,6 +47,13 @@ from tests.support.threads import open_sockets, wait_until
 ASK = GetReadSession(table=TABLE, session_id="s")
 FOUND = ReadSessionAnswer(session_id="s", splits_count=3)
 COMMIT = CommitWriteSession(table=TABLE, session_id="s")
+
+
+def test_a_document_that_a_proxy_has_compressed_is_refused_with_a_hint():
+    refused = pytest.raises(FramingError, match="compressed document")
+    with Service(GetReadSession=[raw(gzip.compress(b"{}"))]) as service, refused as caught:
+        service.storage.call(ASK)
+    assert "proxies" in caught.value.hint
 
 
 def test_a_call_is_signed_scoped_and_decoded():
