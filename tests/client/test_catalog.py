@@ -225,10 +225,9 @@ def test_invalid_names_are_omitted_from_lists(caplog):
 
 def test_a_repeated_page_marker_raises_because_the_rest_of_the_list_is_missing():
     script = pages((("a",), "m"), (("b",), "m"))
-    with ControlService(ListTables=script) as service, service.client() as storage:
-        refused = pytest.raises(FramingError, match="the same page twice")
-        with refused:
-            list_tables(storage)
+    refused = pytest.raises(FramingError, match="the same page twice")
+    with ControlService(ListTables=script) as service, refused:
+        list_tables(service.storage)
     assert len(service.calls["ListTables"]) == 2
 
 
