@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import keyword
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -49,7 +50,7 @@ class Context:
         self.cache: NameCache | None = None
         self._console: tuple[StorageClient, str | None] | None = None
         self._others: tuple[Connection, NameCache] | None = None
-        self._local: Mapping[str, Any] = {}
+        self._scope = threading.local()  # magics may run in several threads
 
     # -- the connection -----------------------------------------------------------------------
 
@@ -176,12 +177,17 @@ class Context:
 
     @contextmanager
     def inside(self, local: Mapping[str, Any]) -> Iterator[None]:
-        """Make the local variables of the calling scope visible during one call."""
-        before, self._local = self._local, local
+        """Make the local variables of the calling scope visible in this thread during one call."""
+        before, self._scope.names = self._local, local
         try:
             yield
         finally:
-            self._local = before
+            self._scope.names = before
+
+    @property
+    def _local(self) -> Mapping[str, Any]:
+        names: Mapping[str, Any] = getattr(self._scope, "names", {})
+        return names
 
     @property
     def variables(self) -> Mapping[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from threading import Barrier
 
 import pandas as pd
 import pytest
@@ -86,6 +87,21 @@ def test_a_cell_magic_in_a_method_or_comprehension_can_use_local_variables(ip):
         "            'odps', 'read bound_magics -q', 'k = :x')\n"
         "        return [list(ask(one)['id']) for one in (x, -1)]\n"
         "x = 0\nfound = Finder().find(7)",
+    )
+    assert ip.user_ns["found"] == [[3], [1]]
+
+
+@pytest.mark.parametrize(
+    "rest", ["_line_magic('odps', f'{text} -w \"k = :x\"')", "_cell_magic('odps', text, 'k = :x')"]
+)
+def test_magics_in_several_threads_use_the_arguments_of_their_own_thread(ip, rest):
+    ip.user_ns.update(both=Barrier(2, timeout=30))  # both magics wait after they have started
+    run(
+        ip,
+        "from concurrent.futures import ThreadPoolExecutor\n"
+        "text = 'read bound_magics -q -n {9+both.wait()}'\n"
+        f"def ask(x):\n    return get_ipython().run{rest}['id'].tolist()\n"
+        "with ThreadPoolExecutor(2) as pool:\n    found = list(pool.map(ask, [7, -1]))",
     )
     assert ip.user_ns["found"] == [[3], [1]]
 
