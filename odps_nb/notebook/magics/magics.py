@@ -45,7 +45,7 @@ from odps_nb.notebook.progress.operations import MAX_HZ, Operations, Options
 # replaces "%%odps sql?", because a cell magic needs a body.
 _HELP = re.compile(r"^\s*%?(?P<start>%odps\s+\w+)\s*\?{1,2}\s*$")
 # How IPython, nbconvert and jupytext write "name = %odps …" in Python.
-_ASSIGNED = re.compile(r"""\s*[^'"#]*=\s*get_ipython\(\)\.run_line_magic\(['"]odps['"]""")
+_ASSIGNED = re.compile(r"""=\s*get_ipython\(\)\.run_line_magic\(['"]odps['"]""")
 
 
 def _overview() -> str:
@@ -250,7 +250,7 @@ def _is_assigned() -> bool:
         frame = frame.f_back
     if frame is None or (frame := frame.f_back) is None:
         return False
-    return _ASSIGNED.match(linecache.getline(frame.f_code.co_filename, frame.f_lineno)) is not None
+    return _ASSIGNED.search(linecache.getline(frame.f_code.co_filename, frame.f_lineno)) is not None
 
 
 def _caller_locals() -> Mapping[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from threading import Barrier
+from types import SimpleNamespace
 
 import pandas as pd
 import pytest
@@ -207,6 +208,13 @@ def test_the_error_for_an_option_after_the_query_shows_the_correct_line(ip, cell
 
 
 # -- the end of a line ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["kept['first']", 'kept["first"]', "kept[f'{one!r}']", "one.kept"])
+def test_a_magic_may_be_assigned_to_an_item_or_attribute(ip, name):
+    ip.user_ns.update(one=SimpleNamespace(), kept={})
+    run(ip, f"{name} = %odps read bound_magics -n 2 -c id -q;\nvalue = {name}")
+    assert ip.user_ns["value"]["id"].tolist() == [0, 1]
 
 
 @pytest.mark.gate(2)
