@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, get_args
 from IPython.core.error import UsageError
 
 from odps_nb.convert.fitting.conversions import DecimalConversion, TextConversion, TimeConversion
+from odps_nb.explained import expanded
 from odps_nb.notebook.display import output
 from odps_nb.notebook.display.listing import Listing
 from odps_nb.notebook.magics import listing, reading, spark_sql
@@ -165,8 +166,9 @@ def blobs(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
         progress=context.listener(quiet=args.quiet),
     )
     if args.save is not None:
-        Path(args.save).mkdir(parents=True, exist_ok=True)
-        paths = column.save(args.save, progress=context.listener(quiet=args.quiet))
+        folder = expanded(args.save)
+        folder.mkdir(parents=True, exist_ok=True)
+        paths = column.save(folder, progress=context.listener(quiet=args.quiet))
         return Listing(headers=("file",), rows=tuple((str(path),) for path in paths))
     shown = {
         "view": args.view,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from decimal import Decimal
+from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -100,14 +101,17 @@ def test_a_folder_is_written_as_files(ip, new_name, tmp_path):
 
 
 @pytest.mark.storage_api("blobs")
-def test_blobs_are_shown_as_grid_or_list_and_saved(ip, tmp_path):
+def test_blobs_are_shown_as_grid_or_list_and_saved(ip, tmp_path, monkeypatch):
+    for name in ("HOME", "USERPROFILE"):
+        monkeypatch.setenv(name, str(tmp_path))
     bundle = gallery(ip, "%odps blobs media -c content -n 3 --view list")
     assert set(bundle) == {"text/html", "text/plain"}
-    listing = run(ip, f"%odps blobs media -q -c content -n 3 --save {tmp_path / 'files'}")
+    listing = run(ip, "%odps blobs media -q -c content -n 3 --save ~/new/files")
     assert sorted(row[0] for row in listing) == sorted(
-        str(path) for path in (tmp_path / "files").iterdir()
+        str(path) for path in (tmp_path / "new" / "files").iterdir()
     )
     assert len(listing) == 3
+    assert not Path("~").exists()
     with pytest.raises(NotFoundError, match="contnt") as caught:
         run(ip, "%odps blobs media -c contnt")
     assert "did you mean 'content'?" in caught.value.hint
