@@ -50,25 +50,30 @@ class Context:
         self.cache: NameCache | None = None
         self._console: tuple[StorageClient, str | None] | None = None
         self._others: tuple[Connection, NameCache] | None = None
-        self._scope = threading.local()  # magics may run in several threads
+        # magics may run in several threads
+        self._scope, self._lock = threading.local(), threading.Lock()
 
     # -- the connection -----------------------------------------------------------------------
 
     @property
     def connection(self) -> Connection:
         """The connection of ``%odps connect``, else the only one in a variable, else a new one."""
-        if self._connection is None:
-            from odps_nb.access.connection import Connection
-
-            named = ((n, value) for n, value in self.variables.items() if n[0] != "_")
-            connections = {n: value for n, value in named if isinstance(value, Connection)}
-            if len({id(value) for value in connections.values()}) == 1:
-                name, connection = next(iter(connections.items()))
-                self.use(connection, owned=False, origin=(name,))
-            else:
-                self.use(_from_settings(self.variables), owned=True)
+        with self._lock:  # another thread may be connecting
+            if self._connection is None:
+                self._choose()
         assert self._connection is not None  # set by use()
         return self._connection
+
+    def _choose(self) -> None:
+        from odps_nb.access.connection import Connection
+
+        named = ((n, value) for n, value in self.variables.items() if n[0] != "_")
+        connections = {n: value for n, value in named if isinstance(value, Connection)}
+        if len({id(value) for value in connections.values()}) == 1:
+            name, connection = next(iter(connections.items()))
+            self.use(connection, owned=False, origin=(name,))
+        else:
+            self.use(_from_settings(self.variables), owned=True)
 
     def use(
         self, connection: Connection, *, owned: bool, origin: tuple[str | None, ...] = ()

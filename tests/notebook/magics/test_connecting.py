@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from threading import Barrier
 
 import pandas as pd
 import pytest
@@ -43,6 +45,17 @@ def test_the_connection_of_the_only_variable_is_used_and_not_closed(shell, odps)
     assert "orders" in str(run(shell, "%odps tables"))
     run(shell, "%unload_ext odps_nb")
     assert "orders" in odps.tables()
+
+
+def test_threads_that_connect_at_the_same_time_share_one_connection(shell, service, monkeypatch):
+    for name in ("access_id", "access_key", "endpoint", "project"):
+        monkeypatch.setenv(f"ODPS_{name.upper()}", getattr(service, name))
+    load_ipython_extension(shell)
+    context = shell.magics_manager.registry["OdpsMagics"].context
+    begin = Barrier(4, timeout=30)
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda _: (begin.wait(), context.connection), range(4)))
+    assert len({id(connection) for _, connection in found}) == 1
 
 
 def test_connect_to_a_url_takes_the_keys_from_the_environment(ip, service, monkeypatch):
