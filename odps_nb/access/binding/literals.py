@@ -9,10 +9,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Literal
-from zoneinfo import ZoneInfo
 
 from odps_nb.access.binding.values import Duration, PlainValue, Time, plain
 from odps_nb.errors import ArgumentError
+from odps_nb.filters.literals import zone_of
 
 Target = Literal["sql", "where", "spark"]
 """The language of a literal: the service's SQL, a ``where=`` condition, or Spark SQL."""
@@ -100,7 +100,7 @@ class Writer:
     def _shown(self, instant: int) -> str | None:
         """Format an instant as local time; ``None`` if the text would mean another instant."""
         assert self.timezone is not None
-        zone = ZoneInfo(self.timezone)
+        zone = zone_of(self.timezone)
         seconds, rest = divmod(instant, _SECOND)
         try:
             moment = _EPOCH + datetime.timedelta(seconds=seconds)

@@ -20,6 +20,7 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from odps_nb.access.binding.literals import Writer, literal
+from odps_nb.access.binding.text import bind_query
 from odps_nb.access.binding.values import Duration, Time, plain
 from odps_nb.errors import ArgumentError
 from tests.support.bound_values import REFUSED
@@ -80,6 +81,14 @@ def test_a_literal_is_parsed_as_the_instant_that_it_was_written_for(clock, name)
         read = datetime.datetime.fromisoformat(text)
         read = read if read.tzinfo else read.replace(tzinfo=zone)
         assert read.astimezone(utc).replace(tzinfo=None) == clock
+
+
+@pytest.mark.parametrize("zone", ["GMT+8", "+08:00", "'UTC'", "../UTC"])
+def test_an_unknown_time_zone_of_a_query_raises_a_typed_error(zone):
+    noon = datetime.datetime(2024, 1, 1, 12, tzinfo=datetime.UTC)
+    with pytest.raises(ArgumentError, match="there is no time zone") as caught:
+        bind_query("select :x", {"x": noon}, {"odps.sql.timezone": zone}, timezone="UTC")
+    assert "Asia/Shanghai" in caught.value.hint
 
 
 @pytest.mark.parametrize(
