@@ -105,8 +105,14 @@ def _connection(given: Mapping[str, str]) -> tuple[Profile, TableName]:
         profile = Profile.from_options(given)
     else:
         profile = profile_of(None)
-    table = given.get("table") or given.get("path")
-    if not table:
+    names = [given[key] for key in ("table", "path") if given.get(key)]
+    if len({profile.table(name) for name in names}) > 1:
+        raise ConfigError(
+            f"the option table is {names[0]!r}, but load(), save() or start() names {names[1]!r}",
+            option="table",
+            hint="name the table in one of the two places",
+        )
+    if not names:
         raise ConfigError(
             "no table is specified",
             option="table",
@@ -115,7 +121,7 @@ def _connection(given: Mapping[str, str]) -> tuple[Profile, TableName]:
             "name odps.orders. Create a new table with "
             'odps_nb.spark.write(df, odps, "name", create=True)',
         )
-    return profile, profile.table(table)
+    return profile, profile.table(names[0])
 
 
 def _listed(given: Mapping[str, str], name: str, separator: str) -> tuple[str, ...] | None:

@@ -263,6 +263,7 @@ def test_client_options_can_be_passed_with_keys_or_a_profile(
         ({"table": "t", "limit": "many"}, "must be a whole number"),
         ({"table": "t", "limit": "1_0"}, "must be a whole number"),
         ({"table": "t", "splits": "9" * 19}, r"whole number below 10\*\*18"),
+        ({"table": "t", "path": "u"}, "table is 't', but load.* names 'u'"),
         ({"table": "t", "partition": "ds=1"}, "did you mean 'partitions'"),
         ({"table": "t", "option.table": "t", "provider": "odps"}, "drops its options"),
         ({"table": "t", "replaceWhere": "ds = 1"}, "no reader option 'replacewhere'"),
