@@ -25,8 +25,10 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from odps_nb.client.auth.fields import CREDENTIAL_FIELDS
 from odps_nb.client.calls.progress import Phase
 from odps_nb.errors import ConfigError
+from odps_nb.secret import Hidden
 from odps_nb.spark.progress.counting import Activity, TaskCounter
 from odps_nb.spark.source.options import (
     ReadSettings,
@@ -75,12 +77,17 @@ class OdpsDataSource(DataSource):
         return "odps"
 
     def _given(self) -> Mapping[str, str]:
-        """Return the options, with the registered profile if they do not name one."""
-        if self.registered is None or {"endpoint", "profile"} & {
-            k.casefold() for k in self.options
-        }:
+        """Return the options, with the registered profile if they do not name one.
+
+        Credentials in the options replace all registered ones: those of two accounts are not mixed.
+        """
+        given = {key.casefold() for key in self.options}
+        if self.registered is None or {"endpoint", "profile"} & given:
             return self.options
-        return {**dict(self.registered.settings), **self.options}
+        known = dict(self.registered.settings)
+        if given & set(CREDENTIAL_FIELDS):
+            known = {key: value for key, value in known.items() if key not in CREDENTIAL_FIELDS}
+        return Hidden({**known, **self.options})
 
     def schema(self) -> StructType:
         """Return the columns selected by option ``columns``; default: all with a Spark type."""

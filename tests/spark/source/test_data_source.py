@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import uuid
 from collections.abc import Callable
 from pathlib import Path
@@ -14,10 +15,11 @@ from pyspark.sql.datasource import DataSourceReader
 import odps_nb.spark
 from odps_nb import ClientOptions
 from odps_nb.access.partitions import Bound, PartitionRange
+from odps_nb.client.auth.fields import TEXT_CREDENTIALS
 from odps_nb.client.write.session import commit_write
 from odps_nb.client.write.stream import WriteStream
 from odps_nb.errors import ArgumentError, ConfigError, ConflictError, NotFoundError
-from odps_nb.spark.source.data_source import OdpsDataSource, OdpsReader, OdpsWriter
+from odps_nb.spark.source.data_source import OdpsDataSource, OdpsReader, OdpsWriter, connected
 from odps_nb.spark.source.options import ReadSettings, WriteSettings
 from odps_nb.spark.tasks.errors import from_spark
 from odps_nb.spark.tasks.types import spark_schema
@@ -292,6 +294,23 @@ def test_an_option_is_refused_if_it_would_have_no_effect(
     columns = spark_schema(settings.chosen(odps.table(name).schema))
     with pytest.raises((ArgumentError, ConfigError), match=told):
         OdpsReader(settings, columns)
+
+
+@pytest.mark.parametrize("registered", ["sts_token", "bearer_token", "app_id"])
+@pytest.mark.parametrize(
+    "given", [{"ACCESS_ID": "other", "access_key": "key"}, {"bearer_token": "token"}]
+)
+def test_credentials_in_options_are_not_mixed_with_registered_ones(
+    profile: Profile, registered: str, given: dict[str, str]
+) -> None:
+    more = {registered: "registered"} | ({"app_key": "k"} if registered == "app_id" else {})
+    source = connected(dataclasses.replace(profile, **more), None, 1)
+    settings = ReadSettings.of(source({"table": "t", **given})._given())
+    used = {key: getattr(settings.profile, key) for key in TEXT_CREDENTIALS}
+    assert {key: value for key, value in used.items() if value} == {
+        key.lower(): value for key, value in given.items()
+    }
+    assert settings.profile.endpoint == profile.endpoint
 
 
 @pytest.mark.parametrize("most", ["0", "-1"])
