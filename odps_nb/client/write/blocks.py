@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, NoReturn, Self
 
+import pyarrow as pa
+
 from odps_nb.arrow.tunnel_types import for_tunnel, tunnel_schema
 from odps_nb.client.calls.attempts import Attempts
 from odps_nb.client.calls.cancel import CancelToken
@@ -86,7 +88,12 @@ class BlockStream(RowUploads):
         """Raise `ConflictError`: the service does not report the rows of a block."""
         raise not_resumable(self.label)
 
+    def _check_columns(self, rows: pa.Schema) -> None:
+        """Raise if the table has other columns than the rows, which were converted earlier."""
+        _refuse_changed(set(rows.names) ^ set(self.schema.schema.names), self._session.table)
+
     def _send_part(self, part: RowPart, compression: Compression, attempts: Attempts) -> None:
+        self._check_columns(part.batches[0].schema)
         number, self.sent = self._numbers.next(self._session.table), True
         while True:
             try:
@@ -112,6 +119,15 @@ class BlockStream(RowUploads):
     ) -> NoReturn:
         """Raise `NoStorageApiError`."""
         raise no_blobs(self._session.table)
+
+
+def _refuse_changed(names: Iterable[str], table: TableName) -> None:
+    if changed := sorted(names):
+        raise ConflictError(
+            f"columns of {table} have changed since its metadata was fetched: {', '.join(changed)}",
+            code="SchemaModified",
+            hint="call table.reload(), and write again",
+        )
 
 
 def not_resumable(label: str) -> ConflictError:
@@ -155,6 +171,10 @@ class TunnelStream(BlockStream):
         self.blocks: set[int] = set()
         """Numbers of the confirmed blocks."""
 
+    def _check_columns(self, rows: pa.Schema) -> None:
+        differing = _types_of(rows).items() ^ _types_of(self._sent).items()
+        _refuse_changed({name for name, _ in differing}, self._session.table)
+
     def _send_block(
         self, number: int, part: RowPart, compression: Compression, attempts: Attempts
     ) -> None:
@@ -174,7 +194,16 @@ class TunnelStream(BlockStream):
         self.blocks.add(number)
 
 
-def _encoded(part: RowPart, schema: Any, compression: Compression) -> Iterator[Any]:
+def _types_of(schema: pa.Schema) -> dict[str, str]:
+    """Return the types by column, regardless of time units, nullability and case."""
+    texts = {field.name: str(field.type) for field in schema}
+    return {
+        name: text.replace("timestamp[us]", "timestamp[ns]").replace(" not null", "").casefold()
+        for name, text in texts.items()
+    }
+
+
+def _encoded(part: RowPart, schema: pa.Schema, compression: Compression) -> Iterator[Any]:
     """Yield a part as the tunnel's Arrow stream, in the content coding."""
     chunks, coding = ChunkEncoder(), encoder(compression)
     plain = compression is Compression.NONE

@@ -18,7 +18,13 @@ from odps_nb.access.table import Table
 from odps_nb.client.write import direct
 from odps_nb.client.write.session import open_write_session
 from odps_nb.client.write.staging import STEM
-from odps_nb.errors import ArgumentError, LimitExceededError, OdpsNbError, StateError
+from odps_nb.errors import (
+    ArgumentError,
+    ConflictError,
+    LimitExceededError,
+    OdpsNbError,
+    StateError,
+)
 from odps_nb.local.server.launch import LocalService, start
 from tests.support.named import NewName
 from tests.support.service.connecting import account_of, connected
@@ -154,6 +160,40 @@ def test_a_statement_is_not_used_for_a_partition_that_it_would_compute(
             table.open_write("pt=2020-05-05", overwrite=overwrite)
     table.write(rows, partition="pt=2020-05-05", overwrite=True)
     assert [str(spec) for spec in table.partitions()] == ["pt=2020-05-05", "pt=2024-01-01"]
+    assert staging(odps) == []
+
+
+@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize(
+    ("before", "after", "row"),
+    [
+        ("v bigint, w string", "v bigint", {"v": 1, "w": "x"}),
+        ("v bigint", "v bigint, w string", {"v": 1}),
+        ("v timestamp", "v date", {"v": datetime.datetime(2024, 1, 1, 10)}),
+        ("v struct<a:int,b:int>", "v struct<b:int,a:int>", {"v": {"a": 1, "b": 2}}),
+        ("v array<bigint>", "v array<string>", {"v": [1]}),
+    ],
+)
+def test_rows_of_a_changed_table_are_refused(
+    odps: Connection, new_name: NewName, before: str, after: str, row: object, shared: bool
+) -> None:
+    table = odps.create_table(new_name("changed"), before)
+    assert table.schema.names
+    odps.drop_table(table.name)
+    odps.create_table(table.name, after)
+
+    def write() -> None:
+        if not shared:
+            table.write([row])
+            return
+        with table.open_write() as session:
+            session.write([row])
+            session.commit()
+
+    with pytest.raises(ConflictError, match="have changed since its metadata") as caught:
+        write()
+    assert caught.value.hint == "call table.reload(), and write again"
+    assert odps.table(table.name).read().row_count == 0
     assert staging(odps) == []
 
 
