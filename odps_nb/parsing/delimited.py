@@ -26,9 +26,9 @@ _QUICK: Final = 10  # rows that usually show that a text is not a table
 _MOSTLY: Final = 0.8  # minimum share of lines with the same number of fields
 _PAIRS: Final = 0.95  # minimum share if lines have two fields: prose often has one comma
 _NUMBERS: Final = 0.75  # minimum quality of fields separated by blanks, to exclude prose
-_TRAILING: Final = re.compile(r"[ \t]+(?=\r?$)", re.MULTILINE)
+_TRAILING: Final = re.compile(r"(?<![ \t])[ \t]++(?=\r?$)", re.MULTILINE)
 _JUDGED: Final = 200  # rows whose fields are examined
-_NUMBER: Final = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
+_NUMBER: Final = re.compile(r"[+-]?(?:\d++\.?+\d*+|\.\d++)(?:[eE][+-]?\d++)?")
 #: Numbers, dates, times, and marks for a missing value.
 _VALUE: Final = re.compile(
     r"\s*(?:[+-]?[$€]?[\d.,]*\d[.,]?(?:[eE][+-]?\d+)?\s?%?|\d[\d/:.,TZ +-]*"
@@ -271,11 +271,15 @@ def _quality(rows: _Rows, separator: str) -> float:
     cells = [cell for row in rows[:_JUDGED] for cell in row if cell.strip()]
     good = 0.0
     for cell in cells:
-        if _VALUE.fullmatch(cell, 0, 64):
+        if _is_value(cell):
             good += 1
         elif not any(sign in cell for sign in others):
             good += 0.5
     return good / max(len(cells), 1)
+
+
+def _is_value(cell: str) -> bool:
+    return bool(_VALUE.fullmatch(cell, 0, 64))  # longer cells would take quadratic time
 
 
 def _is_column(body: str, *, whole: bool) -> bool:
@@ -298,10 +302,10 @@ def _names_at(head: str, start: int, comment: int, rows: _Rows, separator: str) 
     if len(fields) < 2 or len(fields) != len(rows[0]):
         return start  # an ordinary comment
     first, second = rows[0], rows[1] if len(rows) > 1 else []
-    numbers = [bool(_VALUE.fullmatch(cell)) for cell in first]
+    numbers = list(map(_is_value, first))
     if not any(numbers):
         # names above numbers, or two fields of prose above text
-        is_header = any(_VALUE.fullmatch(cell) for cell in second)
+        is_header = any(map(_is_value, second))
         if is_header or (len(fields) == 2 and " " in names):
             return start
     return comment + len(line) - len(names)

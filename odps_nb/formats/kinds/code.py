@@ -95,7 +95,7 @@ _C: Final = _LANGUAGES[-1][0]
 _C_PLUS_PLUS: Final = _language("text/x-c++", "C++", "text/x-c++src", *_C.aliases[:2], _C.mime)
 # words, outside comments, that exist in C++ but not in C
 _NOT_C: Final = re.compile(
-    r"^\s*(?:using |namespace\b|template ?<|class \w+|(?:public|private|protected):"
+    r"^[^\S\n]*+(?:using |namespace\b|template ?<|class \w+|(?:public|private|protected):"
     r"|#include <[a-z_]+>)|^[^/*\n]*\bstd::",
     re.MULTILINE,
 )
@@ -145,7 +145,7 @@ _OTHERS: Final = (
     ".ru",
     ".swift",
 )
-_SPARQL: Final = re.compile(r"(?im)\bwhere\s*\{|^\s*(?:prefix|base) \S*:")
+_SPARQL: Final = re.compile(r"(?im)\bwhere\s*\{|^[^\S\n]*+(?:prefix|base) \S*:")
 # rules of a Makefile, and comments and lists of Lisp
 _NOT_MARKDOWN: Final = re.compile(
     r"^[\w.%$(){}/-][\w.%$(){}/ -]*:[^=\n]*\n\t|^;;|^\(\w+ ", re.MULTILINE

@@ -30,12 +30,14 @@ _ONNX = Format("application/x-onnx", "ONNX", aliases=("application/onnx",))
 _GGUF = Format("application/x-gguf", "GGUF", starts=(b"GGUF\x02\0\0\0", b"GGUF\x03\0\0\0"))
 _TORCH = Format("application/x-pytorch", "PyTorch", aliases=("application/zip",))
 # the opcode GLOBAL of pickle protocol 2, which torch.save uses
-_IMPORT = re.compile(rb"c([A-Za-z_][\w.]{0,100})\n([A-Za-z_][\w.]{0,100})\n")
+_IMPORT = re.compile(rb"c([A-Za-z_][\w.]{0,100}+)\n([A-Za-z_][\w.]{0,100}+)\n")
 # https://huggingface.co/docs/safetensors: u64 length of a JSON header, which begins with {
 _HEADER: Final = 100_000_000
-_TENSOR = re.compile(
-    rb'"((?:[^"\\]|\\.){1,500})"\s*:\s*\{\s*"dtype"\s*:\s*"([A-Z0-9_]{1,12})"\s*,\s*'
-    rb'"shape"\s*:\s*\[([\d,\s]{0,200})\]'
+# a string and, if it names a tensor, its type and shape; a string that does not end is skipped, too
+_STRING = re.compile(
+    rb'"((?:[^"\\]|\\.)*+)(?:"|\\?\Z)(?:\s*+:\s*+\{\s*+"dtype"\s*+:\s*+"([A-Z0-9_]{1,12})"\s*+,\s*+'
+    rb'"shape"\s*+:\s*+\[([\d,\s]{0,200}+)\])?+',
+    re.DOTALL,
 )
 
 
@@ -68,7 +70,8 @@ def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing
     whole = len(header) == length
     tensors = [
         (_name(match[1]), match[2].decode(), re.findall(r"\d+", match[3].decode()))
-        for match in _TENSOR.finditer(header)
+        for match in _STRING.finditer(header)
+        if match[2]
     ]
     facts = ["first tensors"]
     if whole:

@@ -2,6 +2,7 @@
 
 import io
 import json
+import time
 import warnings
 
 import numpy as np
@@ -152,3 +153,27 @@ def test_times_are_shown_with_all_digits():
     assert "1970-01-01 00:00:01.500000" in page.text
     assert "1970-01-01 01:00:00+01:00" in page.text
     assert "5881580-07-11" in page.text or "date32" in page.text
+
+
+HEADER = (900_000).to_bytes(8, "little")  # length of the header of a safetensors file
+
+
+@pytest.mark.parametrize(
+    ("before", "repeated", "after"),
+    [
+        (b"a b c\n1 2", b" ", b"x"),
+        (b"3,", b"1", b"x\n4,5\n6,7\n"),
+        (b"abc\n1\n", b"1", b"x\n"),
+        (b"#a,b\n1", b" ", b"x,2\n3,4\n5,6\n"),
+        (b"select a\nfrom b\nwhere c;\n" * 20, b"\n", b"x"),
+        (b"#include <a.h>\nint main(void) {\n};\n" * 20, b"\n", b"x"),
+        (HEADER + b'{"', b'\\"', b""),
+    ],
+)
+def test_no_text_takes_seconds_to_recognise_or_draw(before, repeated, after):
+    length = 1_000_000 if before.startswith(HEADER) else HEAD - 2000
+    data = before + repeated * (length // len(repeated)) + after
+    tile(Value(before))  # loads the libraries
+    start = time.process_time()
+    tile(Value(data))
+    assert time.process_time() - start < 2  # other text of this length takes 0.1 s
