@@ -170,10 +170,14 @@ HEADER = (900_000).to_bytes(8, "little")  # length of the header of a safetensor
         (HEADER + b'{"', b'\\"', b""),
     ],
 )
-def test_no_text_takes_seconds_to_recognise_or_draw(before, repeated, after):
+def test_no_text_takes_much_longer_than_other_text_of_its_length(before, repeated, after):
     length = 1_000_000 if before.startswith(HEADER) else HEAD - 2000
     data = before + repeated * (length // len(repeated)) + after
-    tile(Value(before))  # loads the libraries
-    start = time.process_time()
-    tile(Value(data))
-    assert time.process_time() - start < 2  # other text of this length takes 0.1 s
+    usual = (b"some words, and 12 numbers\n" * (len(data) // 27 + 1))[: len(data)]
+    tile(Value(usual))  # loads the libraries
+    seconds = []
+    for text in (usual, data):
+        start = time.process_time()
+        tile(Value(text))
+        seconds.append(time.process_time() - start)
+    assert seconds[1] < 30 * seconds[0]
