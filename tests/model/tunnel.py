@@ -42,6 +42,7 @@ class Upload:
 
     table: str
     partition: str
+    overwrite: bool
     status: str = "normal"
     blocks: dict[int, tuple[int, ...]] = field(default_factory=dict)
 
@@ -124,7 +125,7 @@ class Accounts:
         partition = dict(request.of.partition).get(STREAM, "")
         self._rows_of(request.of.table.table, partition)
         name = f"u{len(self.uploads)}"
-        self.uploads[name] = Upload(request.of.table.table, partition)
+        self.uploads[name] = Upload(request.of.table.table, partition, request.overwrite)
         return self._about(name)
 
     def _get_upload(self, request: tunnel.GetUpload) -> tunnel.UploadAnswer:
@@ -153,6 +154,8 @@ class Accounts:
         upload.status = "closed"
         if upload.table == TARGET or upload.table in self.staging:
             rows = self._rows_of(upload.table, upload.partition)
+            if upload.overwrite:
+                rows.clear()
             for _, values in sorted(upload.blocks.items()):
                 rows += values
 

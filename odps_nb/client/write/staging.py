@@ -187,13 +187,19 @@ class StagedStream(RowUploads):
     _inner: TunnelStream
 
     def start(self) -> Self:
-        """Begin the upload session of the stream."""
+        """Begin the upload session of the stream.
+
+        If a process writes the same version of a stream again, its rows replace the earlier ones.
+        """
         ref = self._session
         spec = PartitionSpec(((STREAM, partition_of(self.stream_id, self.version)),))
         of = TableOf(_staging(ref), spec)
         with _explained(ref):
             answer = self._storage.call(
-                OpenUpload(of=of), tracker=self._tracker, cancel=self._cancel, patient=True
+                OpenUpload(of=of, overwrite=True),
+                tracker=self._tracker,
+                cancel=self._cancel,
+                patient=True,
             )
         columns = answer.schema.columns
         self.schema = _write_schema(TableSchema(columns=columns))

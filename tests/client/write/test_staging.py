@@ -42,7 +42,7 @@ settings, table, where = json.loads(sys.argv[1])
 odps = odps_nb.connect(**settings)
 session = open_write_session(odps._storage, odps.table(table).name)
 for number in range(3):
-    stream = session.open_stream()
+    stream = session.open_stream(str(number))
     stream.write([pa.record_batch({"id": [number], "p": ["p%d" % number]})])
     if number == 1 and where == "in a stream":
         stream.flush() if hasattr(stream, "flush") else None
@@ -209,6 +209,22 @@ def test_each_version_of_a_stream_has_separate_rows(odps: Connection, table: Tab
         other.close()
         session.commit()
     assert rows(table) == [(1, "a"), (3, "c")]
+    assert staging(odps) == []
+
+
+def test_a_version_of_a_stream_that_is_written_twice_has_its_rows_once(
+    odps: Connection, service: LocalService, table: Table
+) -> None:
+    """A process that crashed after closing a stream, for example, writes the stream again."""
+    session, receipts = table.open_write(), []
+    for _ in range(2):
+        with connected(service) as other:
+            again = other.table(table.name.table).open_write(session_id=session.handle)
+            with again.open_stream("one") as stream:
+                stream.write(PARTS)
+            receipts.append(stream.close())
+    session.commit(receipts[-1:])
+    assert rows(table) == [(1, "a"), (2, "a"), (3, "b"), (4, "c")]
     assert staging(odps) == []
 
 
