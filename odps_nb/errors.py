@@ -130,6 +130,9 @@ def _escaped(sign: str) -> str:
     return f"\\x{number:02x}" if number < 256 else f"\\u{number:04x}"
 
 
+_IN_DOUBT = "check whether the commit or statement has succeeded before you repeat it"
+
+
 class OdpsNbError(Exception):
     """Base class of all errors of this package; message, facts and notes survive pickling.
 
@@ -192,7 +195,10 @@ class OdpsNbError(Exception):
         ]
 
     def _to_do(self) -> list[str]:
-        line = f"to do: {visible(self.hint)}" if self.hint else ""
+        hint = self.hint or ""
+        if self.in_doubt and "rows of the table" not in hint:
+            hint = f"{_IN_DOUBT}; then {hint}" if hint else _IN_DOUBT
+        line = f"to do: {visible(hint)}" if hint else ""
         # messages from Spark already contain the hint
         return [line] if line and line not in self.message else []
 

@@ -106,10 +106,6 @@ def submit_sql(
     except OdpsNbError as error:
         if isinstance(error, ServiceError):
             error.excerpt = excerpt(sql, error.message)
-        if error.in_doubt:
-            error.add_note(
-                "check whether the service is running this statement before you repeat it"
-            )
         raise
     tasks = answer.result.tasks if answer.result is not None else ()
     for task in tasks:

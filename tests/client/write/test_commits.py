@@ -10,7 +10,13 @@ import pytest
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.write.operations import WriteSessionRef
 from odps_nb.client.write.session import abort_write, open_write_session
-from odps_nb.errors import BrokenStreamError, CancelledError, InvalidRequestError, ServerFaultError
+from odps_nb.errors import (
+    BrokenStreamError,
+    CancelledError,
+    InvalidRequestError,
+    ServerFaultError,
+    explain,
+)
 from odps_nb.http.retry import RetryPolicy
 from tests.support.sockets.ledger import Ledger
 from tests.support.sockets.scripted import TABLE
@@ -40,6 +46,11 @@ def test_an_unknown_outcome_of_a_commit_is_reported():
     notes = " ".join(caught.value.notes)
     assert "the outcome of the commit is unknown" in notes
     assert "the session had ended before it could be aborted" in notes
+    to_do = (
+        "to do: check whether the commit or statement has succeeded before you repeat it; then "
+        "try again"
+    )
+    assert explain(caught.value)[-1] == caught.value.__notes__[-1] == to_do
 
 
 def test_a_commit_in_doubt_succeeds_if_the_abort_finds_the_session_committed():
