@@ -219,14 +219,18 @@ def _list(storage: StorageClient, names: list[str]) -> str:
 
 
 def _quota(storage: StorageClient) -> Check:
-    """Check the quota by looking up the tunnel endpoint, the only request that names the quota."""
+    """Check the quota by looking up its tunnel endpoint."""
+    from odps_nb.wire.control import GetTunnelEndpoint
+
     profile = storage.profile
-    if profile.tunnel_endpoint is not None:
-        finding = f"{profile.quota} is not used, because tunnel_endpoint is set"
-        return Check("Quota", "optional", finding, "remove tunnel_endpoint or quota")
 
     def ask() -> str:
-        return f"{profile.quota} was accepted; its tunnel endpoint is {storage.tunnel_endpoint}"
+        found = f"{profile.quota} was accepted"
+        if profile.tunnel_endpoint is None:
+            return f"{found}; its tunnel endpoint is {storage.tunnel_endpoint}"
+        request = GetTunnelEndpoint(project=profile.project, quota_name=profile.quota)
+        storage.rest(request.encode())
+        return f"{found}; rows use the tunnel_endpoint that you set"
 
     return _try("Quota", ask)
 

@@ -237,8 +237,8 @@ def test_a_quota_is_ok_only_if_a_request_with_it_was_accepted(account):
     assert (quota.verdict, quota.found[:17]) == ("ok", "fast was accepted")
     given = dataclasses.replace(profile, tunnel_endpoint="http://127.0.0.1:1")
     quota = checks_by_name(given)["Quota"]
-    assert quota.verdict == "optional"
-    assert quota.found == "fast is not used, because tunnel_endpoint is set"
+    assert quota.verdict == "ok"
+    assert quota.found == "fast was accepted; rows use the tunnel_endpoint that you set"
     assert "Quota" not in checks_by_name(account("UTC"))
 
 

@@ -104,6 +104,19 @@ def watched() -> Iterator[Callable[..., Watched]]:
         yield lambda service, **more: Watched(service, stack, **more)
 
 
+@pytest.mark.parametrize("services", ["storage", *ACCOUNTS])
+def test_every_request_to_a_transfer_service_names_the_quota(
+    account: Callable[[str, str], LocalService], watched: Callable[..., Watched], services: str
+) -> None:
+    """As in pyodps, in sessions and in requests for rows; also with a given tunnel_endpoint."""
+    one = watched(account(f"{services},tunnel" if services == "storage" else services), quota="q")
+    for operation in OPERATIONS.values():
+        operation(one.odps)
+    requests = [request for found in one.sent().values() for request in found]
+    assert len(requests) > 5
+    assert {dict(request.params).get("quotaName") for request in requests} == {"q"}
+
+
 # -- with auto ----------------------------------------------------------------------------------
 
 

@@ -217,7 +217,6 @@ def from_pyodps(entry: Any, *, needs_key: bool) -> Hidden:
             "schema": getattr(entry, "_schema", None),
             "tunnel_endpoint": getattr(entry, "_tunnel_endpoint", None),
             "region": getattr(entry, "region_name", None),
-            "quota": getattr(entry, "_quota_name", None),
             "access_id": getattr(account, "access_id", None),
             "access_key": getattr(account, "secret_access_key", None),
             "sts_token": getattr(account, "sts_token", None),

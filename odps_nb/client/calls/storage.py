@@ -380,7 +380,9 @@ class StorageClient:
     def _encode(self, request: StreamingCall) -> WireRequest:
         if self._closed:
             raise StateError("the connection is closed", hint="connect again")
-        return request.encode(self.profile.api_version, scope=self._scope_of(request))
+        # stock clients name the quota in each request to a transfer service (protocol.md, 1.3)
+        scope = replace(self._scope_of(request), quota_name=self.profile.quota)
+        return request.encode(self.profile.api_version, scope=scope)
 
     def _scope_of(self, request: object) -> Scope:
         """Return the parameters of the connection; its schema is not that of ``project.table``."""

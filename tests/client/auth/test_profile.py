@@ -330,9 +330,15 @@ def test_a_profile_survives_a_round_trip_through_options_in_any_letter_case():
 @pytest.mark.nightly
 def test_a_profile_takes_its_settings_from_a_pyodps_entry():
     entry = ODPS(
-        "id", SECRET, project="p", endpoint="http://127.0.0.1:9/api", overwrite_global=False
+        "id",
+        SECRET,
+        project="p",
+        endpoint="http://127.0.0.1:9/api",
+        quota_name="of SQL jobs, not of transfers",
+        overwrite_global=False,
     )
     profile = Profile.from_pyodps(entry, schema="s")
+    assert profile.quota is None
     assert (profile.endpoint, profile.project) == ("http://127.0.0.1:9/api", "p")
     assert (profile.access_id, profile.access_key, profile.schema) == ("id", SECRET, "s")
 
