@@ -454,7 +454,7 @@ def test_contradicting_or_invalid_content_lengths_raise_an_error(transport, leng
 
 
 def test_a_content_length_that_a_proxy_repeats_delimits_the_body(transport):
-    """RFC 9110, section 8.6; otherwise, the client would wait for the end of the connection."""
+    """As RFC 9110 permits; otherwise, the client would wait for the end of the connection."""
     with (
         Peer(sends(b"HTTP/1.1 200 OK\r\nContent-Length: 5, 5\r\n\r\nhello")) as peer,
         ask(transport, peer.url) as answer,

@@ -380,7 +380,7 @@ class StorageClient:
     def _encode(self, request: StreamingCall) -> WireRequest:
         if self._closed:
             raise StateError("the connection is closed", hint="connect again")
-        # stock clients name the quota in each request to a transfer service (protocol.md, 1.3)
+        # pyodps names the quota in each request for rows, too (``docs/protocol.md`` section 1.3)
         scope = replace(self._scope_of(request), quota_name=self.profile.quota)
         return request.encode(self.profile.api_version, scope=scope)
 
