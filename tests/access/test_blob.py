@@ -115,6 +115,8 @@ def test_blobs_are_read_as_records_in_order(odps, written):
     assert records[0].mime_type == "image/png"
     assert records[1].custom_file_name == "empty.txt"
     assert list(odps.blobs([]).fetch()) == []
+    for token, record in zip(tokens, records, strict=False):  # one blob alone, too
+        assert list(odps.blobs([token]).fetch()) == [record]
     early = odps.blobs(tokens).fetch()
     next(early)
     early.close()

@@ -84,6 +84,7 @@ def iter_records(
             fetch.storage,
             wanted,
             compression=fetch.compression,
+            framed=True,
             tracker=tracker,
             cancel=fetch.storage.operation(),
         )

@@ -29,6 +29,7 @@ def iter_blobs(
     references: Iterable[BlobReference],
     *,
     compression: Compression = Compression.NONE,
+    framed: bool = False,
     max_bytes: int = DEFAULT_MAX_BYTES,
     max_blob: int = MAX_BLOB,
     tracker: ProgressTracker | None = None,
@@ -37,13 +38,12 @@ def iter_blobs(
     """Iterate over one record per reference, in order, even for empty blobs.
 
     Leaving the iterator early closes its connections and joins its threads. At most ``max_bytes``
-    bytes are buffered for the consumer; a blob of more than ``max_blob`` bytes raises an error. A
-    single reference is fetched without metadata.
+    bytes are buffered for the consumer; a blob of more than ``max_blob`` bytes raises an error.
+    Without ``framed``, a single reference is fetched without metadata.
     """
     all_references = list(references)
-    fetch = partial(
-        _fetch, storage, all_references, compression, max_blob, len(all_references) > 1, tracker
-    )
+    framed = framed or len(all_references) > 1
+    fetch = partial(_fetch, storage, all_references, compression, max_blob, framed, tracker)
     _plan(tracker, len(all_references))
     return fan_out(
         [
