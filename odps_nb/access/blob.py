@@ -469,8 +469,8 @@ class NewBlob:
     Parameters
     ----------
     data
-        Bytes, a path, a binary file object (read to its end), a PIL image or a NumPy array. Images
-        and arrays are encoded in the ``image_format`` of `Table.write`.
+        Bytes, a path, a binary file object (read from its position to its end), a PIL image or a
+        NumPy array. Images and arrays are encoded in the ``image_format`` of `Table.write`.
     mime_type
         Media type, e.g. ``image/png``. Default: guessed from the file name.
     file_name

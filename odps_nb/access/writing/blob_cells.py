@@ -190,8 +190,31 @@ def content_of(
     elif isinstance(data, (bytes, bytearray, memoryview)):
         data = bytes(data)
         size = len(data)
+    else:
+        size = _size_left(data)
     guessed = type_of_name(name) if name else None
     return Content(data, blob.mime_type or guessed, name, size)
+
+
+def _size_left(file: Any) -> int | None:
+    """Return the bytes after a file's position, ``None`` if unknown; raise at the file's end.
+
+    A file is at its end if it was just written, or if a previous row has the same file.
+    """
+    if not getattr(file, "seekable", lambda: hasattr(file, "seek"))():
+        return None
+    start = file.tell()
+    file.seek(0, io.SEEK_END)
+    end = file.tell()
+    file.seek(start)
+    if 0 < end <= start:
+        raise ConversionError(
+            f"a {type(file).__name__} is at its end (byte {start:,}), so the blob would be empty",
+            source_type=type(file).__name__,
+            target_type="blob",
+            hint="call seek(0) before the write; pass bytes if several rows have the same content",
+        )
+    return int(end - start)
 
 
 def _picture(blob: NewBlob, image_format: ImageFormat) -> Content:

@@ -177,7 +177,19 @@ def test_a_blob_gets_name_type_and_size_from_its_source(tmp_path):
     assert (one.mime_type, one.file_name) == ("image/x", "dog.gif")
     one = content_of(bytearray(b"abc"), fail_to_copy)
     assert (one.data, one.mime_type, one.file_name, one.size) == (b"abc", None, None, 3)
-    assert content_of(io.BytesIO(b"abc"), fail_to_copy).size is None
+    assert content_of(io.BytesIO(b"abc"), fail_to_copy).size == 3
+
+
+def test_a_file_at_its_end_is_refused():
+    written = io.BytesIO()
+    written.write(b"abc")
+    with pytest.raises(ConversionError, match="is at its end") as caught:
+        content_of(NewBlob(written), fail_to_copy)
+    assert "seek(0)" in caught.value.hint
+    written.seek(2)
+    left = content_of(written, fail_to_copy)
+    assert (left.size, left.data.read()) == (1, b"c")
+    assert content_of(io.BytesIO(), fail_to_copy).data.read() == b""
 
 
 def test_text_is_refused_as_blob_content():
