@@ -32,6 +32,8 @@ PICTURES: Final = {
 KEPT_INFO: Final = (
     *("exif", "icc_profile", "dpi", "gamma", "srgb", "chromaticity", "transparency"),
 )
+ORIENTATION: Final = 0x0112
+"""EXIF tag of the orientation: 1 is upright."""
 _BIG: Final = (b"+\0", b"\0+")  # magic numbers of BigTIFF
 _PNG: Final = b"\x89PNG\r\n\x1a\n"
 
@@ -65,6 +67,14 @@ def open_picture(data: bytes, *mimes: str) -> Image.Image:
             f"{mimes[0]} needs {needed}", extra="previews", hint="pip install 'odps-nb[previews]'"
         )
     return Image.open(io.BytesIO(data), formats=known)
+
+
+def orientation(picture: Image.Image) -> int | None:
+    """Return the orientation in the EXIF data, ``None`` if there is none or it is damaged."""
+    try:
+        return picture.getexif().get(ORIENTATION)
+    except Exception:  # noqa: BLE001 - the pixels may still be fine
+        return None
 
 
 def check_signs(picture: Image.Image) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from odps_nb.convert.pictures import ORIENTATION, orientation
 from odps_nb.errors import ArgumentError, MissingDependencyError
 
 if TYPE_CHECKING:
@@ -46,6 +47,8 @@ _FORMATS = {
 }
 _SETTINGS: dict[str, dict[str, Any]] = {"jpeg": {"quality": 95}, "webp": {"lossless": True}}
 PNG = _FORMATS["png"]
+# first letters of the Pillow modes to which a profile applies, by the colour space in its header
+_SPACES = {b"GRAY": "L", b"RGB ": "RP", b"CMYK": "C"}
 _CHANNELS = {1: "L", 2: "LA", 3: "RGB", 4: "RGBA"}
 
 
@@ -113,10 +116,32 @@ def encoded(value: Any, wanted: ImageFormat) -> tuple[bytes, str | None]:
         np.save(target, value, allow_pickle=False)
         return target.getvalue(), None
     name = getattr(value, "filename", None)
-    picture = _of_array(value) if is_array(value) else value
-    picture.save(target, format=wanted.name.upper(), **_SETTINGS.get(wanted.name, {}))
+    settings = dict(_SETTINGS.get(wanted.name, {}))
+    if is_array(value):
+        value = _of_array(value)
+    else:
+        settings |= _looks(value)
+    value.save(target, format=wanted.name.upper(), **settings)
     stem = PurePath(name).stem if isinstance(name, str) else ""
     return target.getvalue(), stem + wanted.suffix if stem else None
+
+
+def _looks(picture: Image) -> dict[str, Any]:
+    """Return what Pillow would drop but viewers apply: colour profile and orientation.
+
+    Only a picture that was opened and not changed has a format; a caller may have turned any other.
+    """
+    from PIL.Image import Exif
+
+    profile = picture.info.get("icc_profile") or b""
+    fits = picture.mode[0] in _SPACES.get(profile[16:20], "")
+    settings: dict[str, Any] = {"icc_profile": profile if fits else None}
+    if picture.format is not None:
+        picture.load()  # Pillow turns the pixels of a TIFF upright
+        if (turned := orientation(picture)) is not None:
+            settings["exif"] = exif = Exif()
+            exif[ORIENTATION] = turned
+    return settings
 
 
 def _of_array(value: np.ndarray[Any, Any]) -> Image:

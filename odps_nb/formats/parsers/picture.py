@@ -14,6 +14,7 @@ from odps_nb.convert.pictures import (
     check_signs,
     icon_size,
     open_picture,
+    orientation,
     register,
     tiff_form,
 )
@@ -34,7 +35,6 @@ _TOO_MANY: Final = f"more than {MAX_PIXELS // 10**6} megapixels: not decoded"
 
 _JPEG: Final = ("JPEG", "MPO")  # Pillow's names; MPO contains more pictures after the first one
 _FRAMES: Final = 24
-_ORIENTATION: Final = 0x0112  # EXIF
 
 try:
     from PIL import Image, ImageFile, ImageOps, UnidentifiedImageError, features
@@ -145,7 +145,7 @@ def drawn(image: Image.Image, size: Size) -> tuple[list[str], bytes]:
 def _extent(image: Image.Image) -> str:
     width, height = image.size
     # stored rotated by 90°, but Pillow states the size of an upright TIFF
-    if image.format != "TIFF" and _orientation(image) in (5, 6, 7, 8):
+    if image.format != "TIFF" and orientation(image) in (5, 6, 7, 8):
         width, height = height, width
     return f"{width} × {height}"
 
@@ -153,13 +153,6 @@ def _extent(image: Image.Image) -> str:
 def _box(size: Size) -> tuple[int, int]:
     """Return twice the CSS size, for high-density screens."""
     return size.width * 2, size.height * 2
-
-
-def _orientation(image: Image.Image) -> int | None:
-    try:
-        return image.getexif().get(_ORIENTATION)
-    except Exception:  # noqa: BLE001 - the pixels may still be fine
-        return None
 
 
 def check_pixels(width: int, height: int, *, most: int = MAX_PIXELS) -> None:
@@ -176,11 +169,9 @@ def thumbnail(image: Image.Image, size: Size) -> bytes:
 
     The format is PNG for few colours; otherwise WebP if the picture is transparent, else JPEG.
     """
-    small = _eight_bits(image)
+    small = eight_bits(image)
     small.thumbnail(_box(size), reducing_gap=2.0)
-    if _orientation(small) is not None:
-        small = ImageOps.exif_transpose(small) or small
-    small = as_srgb(small)
+    small = as_srgb(upright(small))
     if small.mode == "RGBA" and small.getchannel("A").getextrema()[0] == 255:
         small = small.convert("RGB")
     out = io.BytesIO()
@@ -194,7 +185,12 @@ def thumbnail(image: Image.Image, size: Size) -> bytes:
     return out.getvalue()
 
 
-def _eight_bits(image: Image.Image) -> Image.Image:
+def upright(image: Image.Image) -> Image.Image:
+    """Return a picture turned as its EXIF data says."""
+    return image if orientation(image) is None else ImageOps.exif_transpose(image) or image
+
+
+def eight_bits(image: Image.Image) -> Image.Image:
     """Return a copy in L, LA, RGB or RGBA, or in CMYK if there is a profile for it."""
     is_grey = image.mode in ("1", "L", "LA")
     if "A" in image.getbands() or "transparency" in image.info:

@@ -9,15 +9,17 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from PIL import Image
+from PIL import Image, ImageOps
 
 from odps_nb.access.blob import NewBlob
 from odps_nb.access.connection import Connection
 from odps_nb.access.table import Table
 from odps_nb.access.writing.pictures import ImageFormat, encoded, unfit
+from odps_nb.convert.pictures import ORIENTATION
 from odps_nb.errors import ArgumentError, ConversionError
 from odps_nb.schema import TypeCode
 from tests.support.named import NewName
+from tests.support.profiles import P3, rgb_profile
 
 pytestmark = pytest.mark.storage_api("blobs")
 
@@ -155,6 +157,26 @@ def test_a_new_table_gets_a_blob_column_for_pictures(odps: Connection, new_name:
     vectors = odps.table(new_name("vectors"))
     vectors.write(pd.DataFrame({"v": [np.arange(3.0), np.arange(2.0)]}), create=True)
     assert vectors.read().to_arrow()["v"].to_pylist() == [[0, 1, 2], [0, 1]]
+
+
+@pytest.mark.parametrize("wanted", ["png", "jpeg", "webp"])
+@pytest.mark.parametrize("form", ["JPEG", "PNG", "TIFF", "WEBP"])
+def test_an_opened_picture_keeps_its_orientation_and_colour_profile(form: str, wanted: str) -> None:
+    profile = rgb_profile(P3)
+    exif = Image.Exif()
+    exif[ORIENTATION], exif[0x010F] = 6, "Camera"
+    whole = io.BytesIO()
+    Image.fromarray(RGB).save(whole, form, exif=exif, icc_profile=profile)
+    opened = Image.open(io.BytesIO(whole.getvalue()))
+    stored = Image.open(io.BytesIO(encoded(opened, ImageFormat.of(wanted))[0]))
+    assert stored.info["icc_profile"] == profile
+    assert ImageOps.exif_transpose(stored).size == (4, 6)
+    assert set(stored.getexif()) <= {ORIENTATION}
+    # a changed picture may have been turned upright; its profile must be of its colours
+    changed = Image.open(io.BytesIO(whole.getvalue())).convert("L")
+    stored = Image.open(io.BytesIO(encoded(changed, ImageFormat.of(wanted))[0]))
+    assert not stored.getexif()
+    assert "icc_profile" not in stored.info
 
 
 def test_encoding_and_its_check_give_the_same_errors() -> None:
