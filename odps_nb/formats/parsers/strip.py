@@ -8,7 +8,9 @@ from itertools import islice
 from typing import Any, Final
 
 from odps_nb.convert.pictures import open_picture
-from odps_nb.formats.parsers.picture import check_pixels
+from odps_nb.formats.parsers.colours import as_srgb
+from odps_nb.formats.parsers.depth import stretched
+from odps_nb.formats.parsers.picture import check_pixels, eight_bits, upright
 from odps_nb.formats.parsers.sound import stated
 from odps_nb.formats.shared import SOUNDS, Size
 from odps_nb.parsing.reasons import refusal_of
@@ -82,7 +84,8 @@ def strip(parts: Iterable[bytes], size: Size) -> bytes:
     sheet = Image.new("RGB", (wide * columns - _GAP, high * rows - _GAP), (128, 128, 128))
     for index, picture in enumerate(pictures):
         row, column = divmod(index, _COLUMNS)
-        sheet.paste(picture, (column * wide, row * high))
+        mask = picture if picture.mode == "RGBA" else None
+        sheet.paste(picture, (column * wide, row * high), mask)
     out = io.BytesIO()
     sheet.save(out, "JPEG", quality=85)
     return out.getvalue()
@@ -93,6 +96,7 @@ def _small(data: bytes, box: tuple[int, int]) -> Image.Image | None:
         with open_picture(data, *_MIMES) as picture:
             picture.draft("RGB", box)  # a JPEG is then decoded at reduced size
             check_pixels(*picture.size)
-            return ImageOps.fit(picture.convert("RGB"), box)
+            flat = stretched(picture)[0] if picture.mode[0] in "IF" else picture
+            return as_srgb(ImageOps.fit(upright(eight_bits(flat)), box))
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError):
         return None  # a damaged sample: the next one may be whole

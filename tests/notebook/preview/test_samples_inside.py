@@ -6,6 +6,7 @@ import tarfile
 import wave
 import zipfile
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -15,6 +16,7 @@ from odps_nb.formats.shared import GRID, SINGLE
 from odps_nb.notebook.preview.tile import tile
 from tests.support.arrow_bodies import ipc
 from tests.support.previews import Seen, Value
+from tests.support.profiles import P3, rgb_profile
 
 
 def picture(colour, form="JPEG"):
@@ -84,6 +86,45 @@ def test_the_first_pictures_inside_a_file_are_shown(name):
     page = Seen(tile(Value(FILES[name])).html)
     (source,) = page.values("src")
     assert source.startswith("data:image/jpeg;base64,")
+
+
+def halves(mode="RGB", **options):
+    """A square picture with an upper half and a lower half; turned by its EXIF data, if any."""
+    whole = Image.new("RGB", (120, 120), "#c08040")
+    whole.paste("#204060", (0, 0, 120, 60))
+    out = io.BytesIO()
+    if mode == "I;16":
+        whole = Image.fromarray(np.asarray(whole.convert("L"), np.uint16) * 100)
+    whole.save(out, "PNG", **options)
+    return out.getvalue()
+
+
+TURNED = Image.Exif()
+TURNED[0x0112] = 6
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        halves(),
+        halves(exif=TURNED),
+        halves(icc_profile=rgb_profile(P3)),
+        halves("I;16"),
+    ],
+    ids=["plain", "turned", "profile", "16 bits"],
+)
+def test_a_picture_inside_a_file_looks_as_in_a_tile_of_its_own(data):
+    def drawn(whole):
+        (source,) = Seen(tile(Value(whole)).html).values("src")
+        image = Image.open(io.BytesIO(base64.b64decode(source.partition(",")[2])))
+        return image.convert("RGB")
+
+    alone, inside = drawn(data), drawn(parquet([data] * 3))
+    side = inside.height
+    inside = inside.crop((0, 0, side - 8, side)).resize((64, 64))
+    far = np.asarray(alone.resize((64, 64)), float) - np.asarray(inside, float)
+    assert np.abs(far[4:28, 4:28]).mean() < 3  # a quarter in which turning shows
+    assert np.abs(far[36:60, 4:28]).mean() < 3
 
 
 def test_an_enlarged_tile_also_shows_the_names():
