@@ -80,6 +80,7 @@ _READ: dict[str, Any] = {
     "bytes": base64.b64decode,
     "int": int,
     "float": float,
+    "ints": lambda text: tuple(int(number) for number in text.split()),
     "floats": lambda text: tuple(float(number) for number in text.split()),
 }
 

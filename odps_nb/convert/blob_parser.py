@@ -74,5 +74,6 @@ def _text(value: object) -> tuple[str, str] | None:
     if isinstance(value, (int, float)):
         return type(value).__name__, str(value)
     if isinstance(value, tuple) and value:
-        return "floats", " ".join(str(float(number)) for number in value)
+        kind = "ints" if all(isinstance(number, int) for number in value) else "floats"
+        return kind, " ".join(str(number if kind == "ints" else float(number)) for number in value)
     return None

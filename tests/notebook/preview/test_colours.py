@@ -203,6 +203,8 @@ def test_a_conversion_keeps_the_pixels_and_the_colour_profile(convert):
     assert np.array_equal(np.asarray(made), pixels())
     assert (made.info["srgb"], made.info["gamma"]) == (0, 0.5)
     assert made.info["chromaticity"] == (0.3127, 0.329, 0.64, 0.33, 0.21, 0.71, 0.15, 0.06)
+    made = convert(saved("PNG", transparency=COLOURS[0]), "image/png", max_pixels=10**6)
+    assert made.convert("RGBA").getextrema()[3] == (0, 255)
 
 
 # -- heights and measurements ---------------------------------------------------------------------
