@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from html.parser import HTMLParser
@@ -14,8 +15,10 @@ ASF: Final = bytes.fromhex("3026b2758e66cf11a6d900aa0062ce6c")
 ASF_FILM: Final = bytes.fromhex("c0ef19bc4d5bcf11a8fd00805f5c442b")
 
 _INDENT: Final = "  "  # indentation of each level of a tree
+_BREAK: Final = re.compile(r"\s+")
 _LONGEST: Final = 400  # maximum characters of each string in a parser's result
 _HIDDEN: Final = frozenset({"script", "style", "title"})
+_CELLS: Final = frozenset({"td", "th"})
 _LINES: Final = frozenset(
     {"br", "details", "div", "h1", "h2", "h3", "li", "p", "pre", "summary", "table", "tr"}
 )
@@ -127,11 +130,12 @@ class _MarkupText(HTMLParser):
     def __init__(self) -> None:
         super().__init__()
         self.parts: list[str] = []
-        self._hidden = self._depth = 0
+        self._hidden = self._depth = self._cells = 0
 
     def handle_starttag(self, tag: str, attrs: object) -> None:
         self._hidden += tag in _HIDDEN
         self._depth += tag == "details"
+        self._cells += tag in _CELLS
         if tag in _LINES:
             self.parts.append("\n" + _INDENT * (self._depth - (tag in ("details", "summary"))))
 
@@ -140,9 +144,10 @@ class _MarkupText(HTMLParser):
         self._depth -= tag == "details" and self._depth > 0
         if tag in _LINES:
             self.parts.append("\n")
-        elif tag in ("td", "th"):
+        elif tag in _CELLS:
+            self._cells -= self._cells > 0
             self.parts.append("\t")
 
     def handle_data(self, data: str) -> None:
-        if not self._hidden:
-            self.parts.append(data)
+        if not self._hidden:  # a cell is shown on one line
+            self.parts.append(_BREAK.sub(" ", data) if self._cells else data)

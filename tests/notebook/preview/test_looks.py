@@ -180,6 +180,15 @@ def test_the_text_of_a_tile_keeps_the_indentation_of_a_tree():
     ]
 
 
+def test_the_text_of_a_tile_has_one_line_for_each_row_of_a_table():
+    made = tile(Value(b'id,note\n1,"two\nlines and\ta tab"\n2,  b  c\n'))
+    assert markup_text(made.drawing.html).split("\n") == [
+        *("id\tnote", "1\ttwo lines and a tab", "2\t b c")
+    ]
+    mail = "<table><tr><td>Dear <b>all</b>,<br>more\nwords</td></tr></table>"
+    assert markup_text(mail).split("\n") == ["Dear all,", "more words"]
+
+
 def test_the_text_of_a_tile_is_one_line():
     assert tile(Value(b"x"), row="title two\nlines").text.endswith("  title two lines")
 
