@@ -42,7 +42,10 @@ BlobItem = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Source:
-    """A blob's content, which can be read again for retries; ``size`` is in bytes."""
+    """A blob's content, which can be read again for retries; ``size`` is in bytes.
+
+    ``modified``: when the file was modified, in nanoseconds since 1970, if the content is a path.
+    """
 
     content: Any
     start: int
@@ -51,6 +54,7 @@ class _Source:
     file_name: str | None
     key: bytes | None = None
     is_copy: bool = False
+    modified: int | None = None
 
     def pieces(self) -> Iterator[bytes | memoryview]:
         """Iterate over exactly ``size`` bytes of the content, from its start.
@@ -71,6 +75,18 @@ class _Source:
                     f"{left} bytes are missing at the end of {self.content!r}",
                     hint="do not change the file during the upload",
                 )
+            if self.modified is not None:
+                self._require_unchanged(os.fstat(file.fileno()))
+
+    def _require_unchanged(self, now: os.stat_result) -> None:
+        """Raise if the file may have been written while it was read."""
+        if (now.st_size, now.st_mtime_ns) != (self.size, self.modified):
+            error = FramingError(
+                f"{self.content} changed while it was being sent",
+                hint="repeat the call while no other program changes the file",
+            )
+            error.lasts = True  # another attempt would compare it with the same state
+            raise error
 
     @contextlib.contextmanager
     def _opened(self) -> Iterator[IO[bytes]]:
@@ -120,8 +136,9 @@ def _source(item: BlobItem, files: contextlib.ExitStack) -> _Source:
     if isinstance(content, os.PathLike):
         path = Path(content)
         with _file_errors(path):
-            size = path.stat().st_size
-        return _Source(content=path, start=0, size=size, **known)
+            status = path.stat()
+        known["modified"] = status.st_mtime_ns
+        return _Source(content=path, start=0, size=status.st_size, **known)
     if not callable(getattr(content, "read", None)):
         raise ArgumentError(
             f"a blob cannot be created from a {type(content).__name__}",

@@ -207,6 +207,23 @@ def test_a_file_that_shrinks_during_the_upload_raises_an_error(tmp_path):
         assert service.blobs == []
 
 
+@pytest.mark.parametrize("new", [bytes(101), b"y" * 100], ids=["longer", "as long"])
+def test_a_file_that_changes_during_the_upload_raises_an_error(tmp_path, new):
+    path = tmp_path / "changing"
+    path.write_bytes(bytes(100))
+    os.utime(path, (0, 0))
+
+    def items():
+        yield path, "x", None
+        path.write_bytes(new)
+
+    with Ledger() as service:
+        with pytest.raises(FramingError, match="changing changed while it was being sent"):
+            upload(service, items())
+        assert service.blobs == []
+        assert len(service.calls["WriteBlobBatch"]) <= 1
+
+
 def test_a_blob_that_is_too_large_is_not_uploaded(tmp_path):
     film = tmp_path / "film.mp4"
     with film.open("wb") as file:
