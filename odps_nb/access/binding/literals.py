@@ -62,6 +62,8 @@ class Writer:
             return self._decimal(Decimal(value))
         if type(value) is str:
             return _text(value, in_sql=self.target != "where")
+        if type(value) is float:
+            return _float(value, in_spark=self.target == "spark")
         return _WRITERS[type(value)](value)
 
     def _list(self, values: Sequence[PlainValue]) -> str:
@@ -211,13 +213,16 @@ def _unsafe(character: str, *, in_sql: bool) -> str:
     return f"CAST(UNHEX('{character.encode().hex().upper()}') AS STRING)"
 
 
-def _float(value: float) -> str:
+def _float(value: float, *, in_spark: bool) -> str:
     if not math.isfinite(value):
         raise ArgumentError(
             f"{value} has no SQL literal",
             hint="drop missing values (.dropna()), test with IS NULL, or bind a finite number",
         )
-    return _signed(repr(value))
+    digits = repr(value)
+    if in_spark and "e" not in digits:
+        digits += "e0"  # Spark reads 0.1 as a DECIMAL
+    return _signed(digits)
 
 
 def _signed(digits: str) -> str:
@@ -233,7 +238,6 @@ _WRITERS: dict[type, Callable[[Any], str]] = {
     type(None): lambda value: "NULL",
     bool: lambda value: "TRUE" if value else "FALSE",
     int: lambda value: _signed(str(value)),
-    float: _float,
     bytes: lambda value: f"UNHEX('{value.hex()}')",
     datetime.date: lambda value: f"CAST('{value}' AS DATE)",
 }

@@ -20,7 +20,7 @@ from odps_nb.access.engines.comparable import Value, takes_pattern, takes_value
 from odps_nb.filters import compare as filters
 from odps_nb.filters.parse import column_value
 from odps_nb.filters.tree import Constant, Like, Node, Not, ValueKind
-from odps_nb.schema import Column, PrimitiveType, TypeCode
+from odps_nb.schema import Column, DecimalType, PrimitiveType, TypeCode
 
 _STRING = PrimitiveType(TypeCode.STRING)
 _UTC = ZoneInfo("UTC")
@@ -73,6 +73,9 @@ def is_in(
     times = (*_INSTANTS, TypeCode.TIMESTAMP_NTZ)
     if column.type.code in times and any(isinstance(value, str) for value in values):
         return None  # without ANSI mode, Spark compares a mixed list as text
+    is_decimal = isinstance(column.type, DecimalType)
+    if is_decimal and len({isinstance(value, float) for value in values}) > 1:
+        return None  # Spark converts the whole list to DOUBLE
     meant = [_meant(column, "=", value, zone, negated=negated) for value in values]
     known = tuple(_constant(value) for value in meant if value is not None)
     if not known or len(known) < len(meant):
@@ -120,6 +123,11 @@ def _meant(
         return value.clock if isinstance(value, Moment) and not value.zoned else _clock(value)
     if isinstance(value, Moment):
         return None
+    if isinstance(column.type, DecimalType) and isinstance(value, float):
+        # Spark converts the column to DOUBLE. Up to 15 digits, the order remains the same.
+        value = Decimal(repr(value))
+        if abs(value).scaleb(column.type.scale or 0) >= 10**_DIGITS:
+            return None
     if code is TypeCode.DATE and isinstance(value, str):
         value = _date(value) or value
     if code is TypeCode.CHAR and (negated or sign != "="):

@@ -85,6 +85,14 @@ def test_a_bound_time_that_spark_would_truncate_is_refused(ask, case):
     assert ask(f"{case.column} = :x", x=value) == found
 
 
+@pytest.mark.parametrize("x", [0.1, -3.14159265358979])
+def test_a_bound_float_is_a_double_in_expressions(in_utc, odps, table, x):
+    query = "select :x as x, k / :x as ratio from bound_in_spark where k = 7"
+    (row,) = odps_nb.spark.sql(in_utc, odps, query, params={"x": x}).collect()
+    assert (row.x, row.ratio) == (x, 7 / x)
+    assert odps.sql(query, params={"x": x}).to_pandas().iloc[0].tolist() == [x, 7 / x]
+
+
 @pytest.mark.nightly
 def test_text_is_compared_with_bytes_by_its_own_bytes(ask):
     for row, text in enumerate(rows()["s"].to_pylist()):
