@@ -25,6 +25,9 @@ _END = re.compile(
     r"|(?P<end>;(?:[\s;]|--[^\n]*|/\*.*?\*/)*+\Z)",
     re.DOTALL,
 )
+# A line of a setting's value that looks like a statement, unlike a line of JSON.
+_STATEMENT = re.compile(r"\n[ \t]*@?[a-z]\w*\s", re.IGNORECASE)
+_END_EACH = "end each setting with ; and write the query below"
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _LATER = re.compile(
     r"""'(?:[^'\\]|\\.)*+'|"(?:[^"\\]|\\.)*+"|`[^`]*+`|--[^\n]*|/\*.*?\*/"""
@@ -46,6 +49,10 @@ def split_settings(sql: str) -> tuple[dict[str, str], str]:
     settings, at = {}, 0
     while (match := _SET.match(sql, at)) is not None:
         settings[match[1]] = match[2].strip()
+        if _STATEMENT.search(settings[match[1]]):
+            raise ArgumentError(
+                f"the setting {match[1]} does not end before the next line", hint=_END_EACH
+            )
         at = match.end()
     later = next((name for match in _LATER.finditer(sql, at) if (name := match["name"])), None)
     if later is not None:
@@ -59,7 +66,7 @@ def split_settings(sql: str) -> tuple[dict[str, str], str]:
     if not rest:
         raise ArgumentError(
             "there are settings but no query",
-            hint="end each setting with ; and write the query below",
+            hint=_END_EACH,
         )
     return settings, rest
 

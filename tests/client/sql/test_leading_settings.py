@@ -26,6 +26,7 @@ from odps_nb.wire.control import SubmitSql
         ("set a = x y ; set b=2;set a=3; select 1", {"a": "3", "b": "2"}, "select 1"),
         ("-- first\n\nset a=1;\n-- then\nset b=;\n-- now\nselect 1", {"a": "1", "b": ""}, None),
         ('set s={"t1": 1, "t2": 2};select 1', {"s": '{"t1": 1, "t2": 2}'}, "select 1"),
+        ('set s={"t1": 1,\n  "t2": 2};select 1', {"s": '{"t1": 1,\n  "t2": 2}'}, "select 1"),
         ("/* note */ set a=1; /* then */ select 1", {"a": "1"}, "/* then */ select 1"),
         ("select 1; -- ; set a=2;", {}, "select 1; -- ; set a=2;"),
         ("select '; set a=2;' as t;", {}, "select '; set a=2;' as t;"),
@@ -46,10 +47,24 @@ def test_a_query_may_follow_blanks_and_comments(above: str) -> None:
     assert split_settings(f"{above}set a=1;select 1") == ({"a": "1"}, "select 1")
 
 
-@pytest.mark.parametrize("text", ["set a=1", " set a=1;\n", "set a=1\nselect 1"])
+@pytest.mark.parametrize("text", ["set a=1", " set a=1;\n"])
 def test_settings_without_a_query_are_refused(odps: Connection, text: str) -> None:
     with pytest.raises(ArgumentError, match="settings but no query") as caught:
         odps.sql(text)
+    assert "end each setting with ;" in str(caught.value.hint)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "set a=1\nselect 1",
+        "set a=1\n\n  insert into t select 2;\nselect 1;",
+        "set a=1\nset b=2;select 1",
+    ],
+)
+def test_a_setting_without_a_semicolon_does_not_contain_the_next_statement(text: str) -> None:
+    with pytest.raises(ArgumentError, match="the setting a does not end") as caught:
+        split_settings(text)
     assert "end each setting with ;" in str(caught.value.hint)
 
 
