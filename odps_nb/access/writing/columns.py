@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
 import pyarrow as pa
 
 from odps_nb.access.blob import Blob, NewBlob
+from odps_nb.access.row_forms import RowForms
 from odps_nb.access.writing.pictures import is_array, is_picture
 from odps_nb.access.writing.tabular import Chunks, as_tables, is_pandas, is_spark
 from odps_nb.client.sql.settings import texts_of
 from odps_nb.convert.arrow_schema import refuse_repeated_names, table_schema
 from odps_nb.convert.row_names import Names
 from odps_nb.errors import ArgumentError, ConversionError
-from odps_nb.schema import Column, OdpsType, PrimitiveType, TableSchema, TypeCode
+from odps_nb.schema import Column, OdpsType, PrimitiveType, TableSchema, TypeCode, has_blob
 from odps_nb.terms import BlobReference, PartitionSpec, TableName, did_you_mean
 from odps_nb.wire.control.generated import parse_generated
 from odps_nb.wire.type_text import parse_columns, parse_type
@@ -168,6 +169,8 @@ def columns_of(
     The columns of an iterator come from its first `CHUNK_ROWS` rows or its first table. Columns in
     ``types`` get the type stated there.
     """
+    if isinstance(data, RowForms):
+        _refuse_references(data, types)
     data = as_tables(data, Names(), index=index)
     if is_spark(data):
         from odps_nb.spark.writing.checks import table_columns
@@ -190,6 +193,22 @@ def columns_of(
     inferred = table_schema(pa.schema(fields)).columns
     schema = TableSchema(columns=tuple(replace(column, nullable=True) for column in inferred))
     return with_types(schema, sample.schema.names, types), data
+
+
+def _refuse_references(rows: RowForms, types: Mapping[str, Column]) -> None:
+    """Raise for BLOB columns, whose Arrow form contains only references to the old table."""
+    for column in rows.schema:
+        if not has_blob(column.type) or column.name.casefold() in types:
+            continue
+        way = "pass to_pandas() of these rows"
+        if column.type.code is not TypeCode.BLOB:
+            way = "create the table first, and pass odps.blob(reference) for each reference"
+        raise ConversionError(
+            f"the rows contain only references to the blobs of {column.name!r}",
+            column=column.name,
+            source_type=str(column.type),
+            hint=f"{way} to copy the blobs, or read only the other columns",
+        )
 
 
 def with_types(

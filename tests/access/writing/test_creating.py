@@ -297,6 +297,31 @@ def test_a_new_table_stays_after_a_requested_commit(odps: Connection, new_name: 
 
 
 @pytest.mark.storage_api("blobs")
+@pytest.mark.parametrize("source", ["read", "result"])
+@pytest.mark.parametrize("kind", ["blob", "struct<inner:array<blob>>"])
+def test_references_to_blobs_do_not_become_text_of_a_new_table(
+    odps: Connection, new_name: NewName, source: str, kind: str
+) -> None:
+    table = odps.create_table(new_name("media"), f"id bigint, content {kind}")
+    content = b"hello" if kind == "blob" else {"inner": [b"hello"]}
+    table.write([{"id": 1, "content": content}])
+    rows = table.read() if source == "read" else odps.sql(f"select * from {table.name.table}")
+    copied = odps.table(new_name("copied"))
+    with pytest.raises(
+        ConversionError, match="only references to the blobs of 'content'"
+    ) as caught:
+        copied.write(rows, create=True)
+    assert not copied.exists()
+    if kind == "blob":
+        assert "pass to_pandas()" in (caught.value.hint or "")
+        copied.write(rows.to_pandas(), create=True)
+        assert [blob.bytes() for blob in copied.blobs()] == [b"hello"]
+        odps.drop_table(copied.name)
+        copied.write(rows, create=True, types={"content": "string"})
+        assert copied.read().to_arrow()["content"].equals(rows.to_arrow()["content"])
+
+
+@pytest.mark.storage_api("blobs")
 def test_a_write_that_fails_after_its_commit_has_begun_keeps_the_new_table(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_bytes(b"a")
     frame = pd.DataFrame({"id": [1]})
