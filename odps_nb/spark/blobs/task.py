@@ -15,7 +15,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pyarrow as pa
 
 from odps_nb.client.calls.progress import ProgressTracker
-from odps_nb.errors import CancelledError, ConversionError, LimitExceededError, OdpsNbError
+from odps_nb.errors import (
+    ArgumentError,
+    CancelledError,
+    ConversionError,
+    LimitExceededError,
+    OdpsNbError,
+)
 from odps_nb.spark.blobs.cells import (
     BlobRow,
     Made,
@@ -134,19 +140,32 @@ def _rows(
     resources: _Resources, tokens: list[str | None], first: int
 ) -> Generator[Made, None, None]:
     """Call the function for every reference, in order; ``first`` is the number of the first row."""
-    references = [token for token in tokens if token is not None]
+    refused = {token: error for token in {*tokens} - {None} if (error := _refused(token))}
+    references = [token for token in tokens if token is not None and token not in refused]
     with contextlib.closing(_records(resources, references)) as records:
         for number, token in enumerate(tokens, first):
             if token is None:
                 yield Made()
                 continue
             blob_row = BlobRow(row=number, task=resources.partition, reference=token)
+            if token in refused:
+                yield Made(place=blob_row, error=refused[token])
+                continue
             try:
                 record = next(records)
             except OdpsNbError as error:  # the error of a single blob is yielded, not raised
                 error.add_note(f"waiting for {blob_row}")
                 raise
             yield _made(resources.task.fn, record, blob_row)
+
+
+def _refused(token: Any) -> ArgumentError | None:
+    """Return the error if a value cannot be a blob reference; then only its rows fail."""
+    try:
+        BlobReference.from_text(token)
+    except ArgumentError as error:
+        return error
+    return None
 
 
 def _made(

@@ -103,8 +103,8 @@ def test_errors_become_text_and_the_other_rows_are_complete(
 def test_failed_rows_are_null_without_an_error_column(
     odps: Connection, references: list[str]
 ) -> None:
-    rows = _run(_task(odps, goes_on=True), [*references, UNKNOWN])
-    assert [row["size"] for row in rows] == [5, None, None, 6, None, 5, None]
+    rows = _run(_task(odps, goes_on=True), [*references, UNKNOWN, "N/A", references[0], "N/A"])
+    assert [row["size"] for row in rows] == [5, None, None, 6, None, 5, None, None, 5, None]
 
 
 def test_a_failure_ends_the_task_and_names_its_row(odps: Connection, references: list[str]) -> None:
@@ -112,6 +112,9 @@ def test_a_failure_ends_the_task_and_names_its_row(odps: Connection, references:
         _run(_task(odps), references[:1], [references[3], None, UNKNOWN, references[5]])
     assert f"row 3 · reference '{UNKNOWN}'" in str(unknown.value)
     assert "request id" in str(unknown.value)
+    with pytest.raises(ArgumentError, match="'N/A' is not a blob reference") as refused:
+        _run(_task(odps), [references[0], "N/A"])
+    assert "row 1 · reference 'N/A'" in str(refused.value)
     with pytest.raises(ValueError, match="no use for b'bad one'") as useless:
         _run(_task(odps), references)
     [note] = useless.value.__notes__
