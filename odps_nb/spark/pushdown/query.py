@@ -187,7 +187,9 @@ def explain_sql(
 class SparkQuery:
     """A planned query, returned by `explain_sql`; ``reads`` describes the read of each table.
 
-    Every `to_…` call reads the tables again.
+    Every `to_…` call reads the tables again, but only the partitions that were selected when the
+    query was planned, and with the current time of the plan. For partitions that were added since
+    then, call `explain_sql` again.
     """
 
     text: str
