@@ -73,10 +73,10 @@ def blob_map(
         The new columns: a StructType, or a string like ``"width int, thumbnail binary"``.
     on_error
         What to do if a value is not a reference, if its blob is missing, damaged or too large, if
-        `fn` raises, or if its result does not fit `schema`. ``"raise"`` fails the job with an error that names the row and
-        its reference. ``"null"`` sets the new columns of this row to null. Any other string is the
-        name of an additional string column that contains each row's error. The job always fails if
-        the service does not respond or refuses the keys.
+        `fn` raises, or if its result does not fit `schema`. ``"raise"`` fails the job with an error
+        that names the row and its reference. ``"null"`` sets the new columns of this row to null.
+        Any other string is the name of an additional string column that contains each row's error.
+        The job always fails if the service does not respond or refuses the keys.
     compression
         Compression of the blobs during transfer.
     progress
