@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -11,6 +12,8 @@ from benchmarks.soak.front import Front
 __all__ = ["DONE_BY", "END", "SETUP", "Job", "play"]
 
 Job = Callable[[Front, int], None]
+PATIENCE = 10
+"""Seconds after which an interrupt without effect is repeated."""
 
 SETUP = """
 import json
@@ -59,12 +62,18 @@ def read_arrow(front: Front, _: int) -> None:
 
 
 def interrupt_read(front: Front, _: int) -> None:
-    """Interrupt a read whose splits stall."""
-    pressed: list[bool] = []
+    """Interrupt a read whose splits stall.
+
+    Python discards a KeyboardInterrupt in the callback of a weak reference, so it may be necessary
+    to repeat it.
+    """
+    pressed = float("-inf")
 
     def press(data: Mapping[str, Any]) -> None:
-        if data.get("text/plain", "").startswith("read local.orders: reading, ") and not pressed:
-            pressed.append(True)
+        nonlocal pressed
+        is_reading = data.get("text/plain", "").startswith("read local.orders: reading, ")
+        if is_reading and time.monotonic() > pressed + PATIENCE:
+            pressed = time.monotonic()
             front.interrupt()
 
     front.run("misbehave(STALL)")
