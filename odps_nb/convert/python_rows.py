@@ -379,9 +379,9 @@ def with_index(frame: pd.DataFrame, names: Names, *, index: bool | None) -> pd.D
         ignored = names.known is None and names.order  # a delete, which uses only key columns
         if not ignored and _has_labels(frame.index):
             _warn_of_index(frame.index)
+    numbered = frame.copy(deep=False)
+    numbered.index = pd.RangeIndex(len(frame))
     if not index:
-        numbered = frame.copy(deep=False)
-        numbered.index = pd.RangeIndex(len(frame))
         return numbered
     for level in frame.index.names:
         if level is None or level in frame.columns:
@@ -392,7 +392,28 @@ def with_index(frame: pd.DataFrame, names: Names, *, index: bool | None) -> pd.D
                 column=None if level is None else str(level),
                 hint="rename the index, e.g. with df.rename_axis('id'), or omit index=True",
             )
-    return frame.reset_index()
+    for number, level in reversed([*enumerate(frame.index.names)]):
+        numbered.insert(0, level, _level(frame.index, number), allow_duplicates=True)
+    return numbered
+
+
+def index_frame(index: pd.Index[Any]) -> pd.DataFrame:
+    """Return the levels of an index as columns, named after the levels or their numbers."""
+    frame = pd.DataFrame({number: _level(index, number) for number in range(index.nlevels)})
+    frame.columns = pd.Index(
+        [number if name is None else name for number, name in enumerate(index.names)], dtype=object
+    )
+    return frame
+
+
+def _level(index: pd.Index[Any], number: int) -> pd.Series[Any]:
+    """Return a level's values unchanged; pandas would turn integers beside nulls into floats."""
+    if isinstance(index, pd.MultiIndex):
+        codes, values = index.codes[number], index.levels[number]
+        if (codes < 0).any() and isinstance(values.dtype, np.dtype) and values.dtype.kind in "iu":
+            return pd.Series(pd.array(values.to_numpy()).take(codes, allow_fill=True))
+    values = index.get_level_values(number)
+    return pd.Series(values, dtype=values.dtype)
 
 
 def _refuse_index_columns(frame: pd.DataFrame, known: Sequence[str] | None) -> None:

@@ -122,7 +122,11 @@ def _named_series(data: Any, names: Names) -> Any:
                 source_type=kind,
                 hint="name it, e.g. series.rename('id')",
             )
-        return data.to_frame(**options)
+        if is_index:
+            from odps_nb.convert.python_rows import index_frame
+
+            return index_frame(data)
+        return data.to_frame()
     if names.single and isinstance(data, (pa.Array, pa.ChunkedArray)):
         return pa.table({names.order[0]: data})
     return data

@@ -407,6 +407,29 @@ def test_the_index_is_written_on_request(table: Table) -> None:
     assert list(frame.columns) == ["id", "name"]  # unchanged
 
 
+BIG = 2**53 + 1
+
+
+@pytest.mark.parametrize(
+    "index",
+    [
+        pd.Index([BIG, None], dtype=object, name="id"),
+        pd.MultiIndex.from_tuples([(BIG, "a"), (None, "b")], names=["id", "name"]),
+        pd.MultiIndex.from_arrays(
+            [pd.array([BIG, None], "Int64"), ["a", "b"]], names=["id", "name"]
+        ),
+    ],
+)
+def test_large_integers_in_an_index_stay_exact(table: Table, index: Any) -> None:
+    frame = pd.DataFrame(index=index)
+    for data, more in ((frame, {"index": True}), (index, {})):
+        table.write(data, overwrite=True, **more)
+        assert table.read().to_arrow()["id"].to_pylist() == [BIG, None]
+    repeated = pd.MultiIndex.from_tuples([(1, 2)], names=["id", "id"])
+    with pytest.raises(ConversionError, match="occur more than once"):
+        table.write(pd.DataFrame(index=repeated), index=True)
+
+
 def test_a_column_in_the_index_raises_an_error_unless_index_is_passed(table: Table) -> None:
     frame = pd.DataFrame({"Id": [1], "name": ["a"]}).set_index("Id")
     with pytest.raises(ConversionError, match="'Id' is in the index") as refused:
