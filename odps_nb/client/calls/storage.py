@@ -281,7 +281,9 @@ class StorageClient:
         try:
             return attempts.run(once, idempotent=request.idempotent)
         except OdpsNbError as error:
-            error.in_doubt = lost and not isinstance(error, InvalidRequestError)
+            # an error without a code is a gateway's, and states nothing about the text
+            is_rejected = isinstance(error, InvalidRequestError) and error.code is not None
+            error.in_doubt = lost and not is_rejected
             raise
 
     def attempts(

@@ -160,6 +160,7 @@ NOT_SENT = fail(429, "FlowExceeded")  # the service rejects the request without 
         ([fail(403, "NoPermission")], False),
         ([fail(409, "Conflict")], False),
         ([hang_up, fail(400, "ParseError", "ODPS-0130161: nope")], False),
+        ([hang_up, raw(b"<html>Bad Request</html>", 400)], True),
     ],
 )
 def test_a_statement_is_in_doubt_only_if_an_attempt_may_have_run(script, in_doubt):
