@@ -61,7 +61,8 @@ def register(
     ``text``, ``char_padding``, ``since``, ``until`` and ``changes``. Writer options are ``table``,
     ``partition``, ``overwrite``, ``max_partitions``, ``compression``, ``decimals``, ``text``,
     ``times``, ``create`` and ``partitioned_by`` (as in `odps_nb.spark.write`). Readers and writers
-    also accept the options that `options` returns, or ``profile`` with a profile's name.
+    also accept the options that `options` returns, or ``profile`` with a profile's name. ``limit``
+    is refused if the rows cannot be counted before they are read, as with ``where``.
 
     ``readStream`` accepts the reader options except ``limit``, ``since``, ``until``, ``changes``
     and the partition ``latest``. It has four other options:
