@@ -196,7 +196,8 @@ class Blob(Displayed):
         Raises
         ------
         ConfigError
-            The file exists and ``overwrite`` is not set, or the folder does not exist.
+            The file exists and ``overwrite`` is not set, the folder does not exist, or the disk is
+            full.
         """
         target = expanded(path)
         name = ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import itertools
 import os
@@ -22,7 +23,7 @@ _UNSEEN = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
 """Invisible characters that Unicode classifies as letters, marks or symbols."""
 _LOADED = re.compile(
     r"(?i).*\.(py[cdiow]?|pth|so(\.[\d.]+)?|dll|dylib|egg-link)"
-    r"|(desktop|autorun|pytest|tox|mypy)\.ini|(makefile|dockerfile|justfile|package\.json"
+    r"|(desktop|autorun|pytest|tox|mypy)\.ini|((gnu)?makefile|dockerfile|justfile|package\.json"
     r"|pyproject\.toml|setup\.cfg|thumbs\.db)"
 )
 """File names that Python, a build tool or a file manager loads from the current folder."""
@@ -30,6 +31,7 @@ _ACTED_ON = re.compile(
     r"(?i).*\.(scf|lnk|url|library-ms|searchconnector-ms|theme|desktop|webloc|inetloc)"
 )
 """File names that may make a file manager contact a server or start a program."""
+_FULL = {errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC)}
 _DEVICES = re.compile(r"(?i)(con|prn|aux|nul|conin\$|conout\$|(com|lpt)[\d¹²³])\s*(\.|$)")
 
 
@@ -160,7 +162,7 @@ def _save(
     try:
         try:
             with _made(temporary) as file:
-                write(file)
+                _filled(file, write)
             return _claim(temporary, names, overwrite=overwrite)
         finally:
             temporary.unlink(missing_ok=True)
@@ -173,6 +175,17 @@ def _made(temporary: Path) -> BinaryIO:
         return temporary.open("xb")
     except OSError as error:
         raise _cannot(f"create a file in {temporary.parent}", error) from error
+
+
+def _filled(file: BinaryIO, write: Callable[[BinaryIO], object]) -> None:
+    try:
+        write(file)
+        file.flush()
+    except OSError as error:
+        if error.errno not in _FULL:
+            raise
+        folder = Path(file.name).parent
+        raise _cannot(f"write a file in {folder}", error, "free space on its disk") from error
 
 
 def _claim(temporary: Path, names: Iterator[Path], *, overwrite: bool) -> Path:

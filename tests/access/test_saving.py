@@ -1,5 +1,6 @@
 """Saved files are complete, have safe names, and overwrite no other file by default."""
 
+import errno
 import os
 import re
 
@@ -44,6 +45,7 @@ from odps_nb.errors import ConfigError
         ("report.url", "report.url_"),
         ("tool.desktop", "tool.desktop_"),
         ("Makefile", "blob-Makefile"),
+        ("GNUmakefile", "blob-GNUmakefile"),
         ("pyramid.png", "pyramid.png"),
         ("setup.cfg.txt", "setup.cfg.txt"),
         ('a<b>:"|?*.txt', "a_b______.txt"),
@@ -116,6 +118,21 @@ def test_a_broken_download_leaves_no_file(tmp_path):
     with pytest.raises(OSError, match="gone"):
         save_stream(broken(), tmp_path / "a.bin", overwrite=False)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_error_for_a_full_disk_names_the_folder_and_leaves_no_file(tmp_path):
+    def chunks():
+        yield b"x" * 100_000
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    for save in (
+        lambda: save_stream(chunks(), tmp_path / "a.bin", overwrite=False),
+        lambda: Folder(tmp_path).save(chunks(), "a.bin"),
+    ):
+        with pytest.raises(ConfigError, match="No space left on device") as caught:
+            save()
+        assert str(tmp_path) in str(caught.value)
+        assert list(tmp_path.iterdir()) == []
 
 
 def test_an_existing_file_is_not_overwritten_by_default(tmp_path):

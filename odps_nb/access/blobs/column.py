@@ -195,7 +195,7 @@ class BlobColumn(DisplayedLive, Sequence[Blob]):
         Raises
         ------
         ConfigError
-            The folder cannot be created, or no file can be created in it.
+            The folder cannot be created, no file can be created in it, or the disk is full.
         NotFoundError, ChecksumError, TruncatedError
             As for `fetch`.
 
