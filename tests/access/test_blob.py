@@ -131,8 +131,10 @@ def test_a_wrong_reference_is_refused_before_a_request(odps):
     with pytest.raises(ArgumentError):
         odps.blob("not base64!")
     for unknown in ("/wByZWYw", ""):
-        with pytest.raises(NotFoundError):
-            odps.blob(unknown).bytes()
+        for use in (lambda blob: blob.bytes(), lambda blob: blob.size):
+            with pytest.raises(NotFoundError, match="does not know the blob") as missing:
+                use(odps.blob(unknown))
+            assert "use references from rows" in missing.value.hint
 
 
 def test_a_record_survives_pickling_and_hides_its_bytes(odps, written):

@@ -9,7 +9,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from odps_nb.client.blob.response import MAX_BLOB, WORTH_READING, DeliveredPrefix, blob_events
+from odps_nb.client.blob.response import (
+    MAX_BLOB,
+    WORTH_READING,
+    DeliveredPrefix,
+    blob_events,
+    unknown_blob,
+)
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.calls.progress import ProgressTracker
 from odps_nb.client.calls.storage import StorageClient
@@ -21,7 +27,7 @@ from odps_nb.errors import (
     ProtocolError,
 )
 from odps_nb.http.transport import HttpResponse
-from odps_nb.terms import BlobReference, Compression, shorten
+from odps_nb.terms import BlobReference, Compression
 from odps_nb.wire.calls import ReadBlobs
 from odps_nb.wire.frames import BlobData, BlobEnd, BlobEvent, BlobRecord, BlobStart
 
@@ -279,16 +285,3 @@ class BlobBatch:
 def place_note(place: int) -> str:
     """Return a note that locates a reference by its index in the caller's list."""
     return f"blob {place} in the list of references"
-
-
-def unknown_blob(error: NotFoundError, reference: BlobReference, place: str) -> NotFoundError:
-    """Return the error for a reference that is unknown to the service."""
-    not_found = NotFoundError(
-        f"the service does not know the blob reference {shorten(reference.token, 80)!r}: {error}",
-        status=error.status,
-        code=error.code,
-        request_id=error.request_id,
-        hint="use references from rows of this project; the row may have been deleted",
-    )
-    not_found.add_note(place)
-    return not_found

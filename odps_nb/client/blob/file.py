@@ -12,8 +12,7 @@ from abc import abstractmethod
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
-from odps_nb.client.blob.batch import unknown_blob
-from odps_nb.client.blob.response import DeliveredPrefix, blob_events, raw_size
+from odps_nb.client.blob.response import DeliveredPrefix, blob_events, raw_size, unknown_blob
 from odps_nb.client.calls.attempts import Attempts
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.calls.storage import StorageClient

@@ -14,9 +14,9 @@ from itertools import chain
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.calls.progress import ProgressTracker
 from odps_nb.client.calls.storage import StorageClient
-from odps_nb.errors import ChecksumError, ProtocolError
+from odps_nb.errors import ChecksumError, NotFoundError, ProtocolError
 from odps_nb.http.transport import HttpResponse
-from odps_nb.terms import BlobReference, Compression
+from odps_nb.terms import BlobReference, Compression, shorten
 from odps_nb.wire.blocks import STORED_SIZE, TRAILER_SIZE
 from odps_nb.wire.calls import ReadBlobs
 from odps_nb.wire.calls.errors import find_page
@@ -160,7 +160,10 @@ def fetch_blob_head(
         with storage.open(request, attempts=attempts) as response:
             return _head(response)
 
-    return attempts.run(once, idempotent=True)
+    try:
+        return attempts.run(once, idempotent=True)
+    except NotFoundError as error:
+        raise unknown_blob(error, reference, attempts.what) from error
 
 
 def _head(response: HttpResponse) -> BlobHead:
@@ -171,3 +174,16 @@ def _head(response: HttpResponse) -> BlobHead:
             for _ in events:
                 pass
     return head_of(start)
+
+
+def unknown_blob(error: NotFoundError, reference: BlobReference, place: str) -> NotFoundError:
+    """Return the error for a reference that is unknown to the service."""
+    not_found = NotFoundError(
+        f"the service does not know the blob reference {shorten(reference.token, 80)!r}: {error}",
+        status=error.status,
+        code=error.code,
+        request_id=error.request_id,
+        hint="use references from rows of this project; the row may have been deleted",
+    )
+    not_found.add_note(place)
+    return not_found
