@@ -193,7 +193,22 @@ def content_of(
     else:
         size = _size_left(data)
     guessed = type_of_name(name) if name else None
+    _require_unicode(name, blob.mime_type)
     return Content(data, blob.mime_type or guessed, name, size)
+
+
+def _require_unicode(*texts: str | None) -> None:
+    """Raise for a name that cannot be sent, such as the name of a file that is not valid UTF-8."""
+    for text in texts:
+        try:
+            (text or "").encode()
+        except UnicodeEncodeError:
+            raise ConversionError(
+                f"{text!r} is not valid Unicode text",
+                source_type="str",
+                target_type="blob",
+                hint="pass odps_nb.NewBlob(…, file_name=…, mime_type=…) with valid text",
+            ) from None
 
 
 def _size_left(file: Any) -> int | None:

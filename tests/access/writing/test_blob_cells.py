@@ -192,6 +192,12 @@ def test_a_file_at_its_end_is_refused():
     assert content_of(io.BytesIO(), fail_to_copy).data.read() == b""
 
 
+@pytest.mark.parametrize("stated", [{"file_name": "caf\udce9"}, {"mime_type": "text/\udc80"}])
+def test_a_name_or_type_that_is_not_unicode_is_refused(stated):
+    with pytest.raises(ConversionError, match="not valid Unicode"):
+        content_of(NewBlob(b"x", **stated), fail_to_copy)
+
+
 def test_text_is_refused_as_blob_content():
     with pytest.raises(ConversionError, match="a blob must be bytes or a Path, not a string"):
         NewBlob("a.png")
