@@ -131,7 +131,8 @@ class FrameBlobs:
         self, references: Sequence[Any], labels: Sequence[Any], limit: int, title: str
     ) -> BlobColumn:
         """Return the first non-null blobs, captioned with the labels of their rows."""
-        rows = [(row, text) for row, text in enumerate(_texts(references)) if text][:limit]
+        count = check_count("limit", limit, at_least=0)
+        rows = [(row, text) for row, text in enumerate(_texts(references)) if text][:count]
         return BlobColumn(
             [self._handle(text) for _, text in rows],
             title=title,

@@ -212,6 +212,8 @@ def test_blobs_of_a_column_can_be_saved_streamed_and_displayed(
     assert gallery.title == "content"
     assert [gallery.caption(place) for place in range(len(gallery))] == ["row 2", "row 4"]
     assert len(chosen.odps.thumbnails(1)) == 1
+    with pytest.raises(ArgumentError, match="limit is -1"):
+        chosen.odps.thumbnails(-1)
     assert "size, mime, thumbnails, save, stream" in repr(chosen.odps)
     plain = pd.Series(["not a blob reference"])
     with pytest.raises(ArgumentError, match="not a blob reference"):
