@@ -17,6 +17,7 @@ from odps_nb.access.blob import Blob, NewBlob
 from odps_nb.access.blobs.paths import BlobPath, map_blobs
 from odps_nb.access.checks import is_missing
 from odps_nb.access.writing.pictures import PNG, ImageFormat, encoded, is_array, is_picture, unfit
+from odps_nb.client.blob.upload import MAX_BLOB
 from odps_nb.convert.arrow_types import is_bytes, is_list
 from odps_nb.convert.blob_columns.arrow_blob import is_reference
 from odps_nb.convert.fitting.misfit import shorten
@@ -92,6 +93,9 @@ def _check_leaf(leaf: Any, path: str, row: int, image_format: ImageFormat) -> No
     if isinstance(data, Path):
         if not data.is_file():
             raise _misfit("the file does not exist", path, row, data, hint="check the path")
+        if (size := data.stat().st_size) > MAX_BLOB:
+            said = f"it has {size:,} bytes; the maximum for a BLOB is 5 GiB"
+            raise _misfit(said, path, row, data, hint="split it across several rows")
         return
     if isinstance(data, (bytes, bytearray, memoryview, Blob, BlobReference)):
         return

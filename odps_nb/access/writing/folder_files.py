@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from odps_nb.client.blob.upload import open_file
+from odps_nb.client.blob.upload import open_file, require_size
 from odps_nb.errors import ArgumentError, ConfigError, FramingError
 
 
@@ -72,6 +72,7 @@ class FolderFiles:
         count = size = 0
         for file in self:
             count, size = count + 1, size + file.size
+            require_size(str(file.file), file.size)  # before any file is sent
             if not os.access(file.file, os.R_OK):
                 raise _unreadable(file.file, PermissionError(13, "Permission denied"))
         if not count:

@@ -155,15 +155,19 @@ def _source(item: BlobItem, files: contextlib.ExitStack) -> _Source:
 
 
 def _checked(source: _Source) -> _Source:
-    if source.size > MAX_BLOB:
-        name = source.file_name or getattr(source.content, "name", None)
+    name = source.file_name or getattr(source.content, "name", None)
+    require_size(name or "the content of a blob", source.size)
+    return source
+
+
+def require_size(name: str, size: int) -> None:
+    """Raise unless a blob of ``size`` bytes can be stored."""
+    if size > MAX_BLOB:
         raise ArgumentError(
-            f"{name or 'the content of a blob'} has {source.size:,} bytes; "
-            "the maximum for a BLOB is 5 GiB",
+            f"{name} has {size:,} bytes; the maximum for a BLOB is 5 GiB",
             argument="data",
             hint="split it across several rows",
         )
-    return source
 
 
 def _spool(stream: IO[bytes], files: contextlib.ExitStack) -> IO[bytes]:

@@ -121,6 +121,15 @@ def test_the_error_names_a_value_that_is_not_content_and_its_row(text, value, sa
     assert caught.value.column.startswith("c")
 
 
+def test_a_file_that_is_too_large_is_refused_with_its_row(tmp_path):
+    film = tmp_path / "film.mp4"
+    with film.open("wb") as file:
+        file.truncate(5 * 2**30 + 1)  # uses no disk space
+    with pytest.raises(ConversionError, match="it has 5,368,709,121 bytes") as caught:
+        check_cells([b"x", film], column("blob"), first_row=10)
+    assert caught.value.row == 11
+
+
 def test_the_hint_states_how_to_pass_a_file_a_text_or_a_blob():
     with pytest.raises(ConversionError) as caught:
         check_cells(["/wByZWYw"], column("blob"))

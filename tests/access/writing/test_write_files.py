@@ -173,6 +173,11 @@ def test_links_pipes_and_missing_files_are_reported_before_anything_is_written(
     with pytest.raises(ConfigError, match="is a pipe, socket or device"):
         odps.table(name).write_files(folder)
     (folder / "pipe").unlink()
+    with (folder / "a" / "film.mp4").open("wb") as film:
+        film.truncate(5 * 2**30 + 1)  # uses no disk space
+    with pytest.raises(ArgumentError, match=r"a/film\.mp4 has 5,368,709,121 bytes"):
+        odps.table(name).write_files(folder)
+    (folder / "a" / "film.mp4").unlink()
     os.close(os.open(os.fsencode(folder) + b"/bad\xff", os.O_CREAT | os.O_WRONLY))
     with pytest.raises(ConfigError, match="UTF-8"):
         odps.table(name).write_files(folder)
