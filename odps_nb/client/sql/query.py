@@ -200,6 +200,8 @@ def _ends(
     cancel: CancelToken | None,
 ) -> bool:
     """Wait until the query ends; return ``False`` if it is still running after ``timeout`` s."""
+    if tracker is not None:
+        tracker.plan(session_id=instance.instance_id)
     if instance.is_over:
         return True
     cancel = cancel or CancelToken()
@@ -292,8 +294,6 @@ def _finish(
     cancel: CancelToken | None,
 ) -> None:
     """Wait for success; stop the query after the rest of ``timeout``, or if the wait fails."""
-    if tracker is not None:
-        tracker.plan(session_id=instance.instance_id)
     try:
         left = None if timeout is None else timeout - spent
         in_time = _ends(storage, instance, left, tracker, cancel)

@@ -374,6 +374,7 @@ def test_sql_shows_an_explorer_and_reads_only_the_displayed_rows(ip, row_limits)
         assert "rows 1–20 of 231,072" in explorer._repr_html_()
         assert row_limits == [100]
         assert explorer.code == f"odps.sql({ORDERS!r})"
+    assert "instance " in run(ip, "%odps status")[-1][-1]
     with closing(run(ip, f"%odps sql -n 5 {ORDERS}")) as explorer:
         assert explorer.view.total == 5
         assert explorer.code.endswith(".first(5)")
