@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import linecache
+import dis
 import os
 import re
 import sys
@@ -44,8 +44,8 @@ from odps_nb.notebook.progress.operations import MAX_HZ, Operations, Options
 # "%odps read?" shows the help of that subcommand; IPython would look for a variable. A line magic
 # replaces "%%odps sql?", because a cell magic needs a body.
 _HELP = re.compile(r"^\s*%?(?P<start>%odps\s+\w+)\s*\?{1,2}\s*$")
-# How IPython, nbconvert and jupytext write "name = %odps …" in Python.
-_ASSIGNED = re.compile(r"""=\s*get_ipython\(\)\.run_line_magic\(['"]odps['"]""")
+# Instructions after a call that discard, display or return its value.
+_NOT_ASSIGNED = {"POP_TOP", "PRINT_EXPR", "CALL_INTRINSIC_1", "RETURN_VALUE"}
 
 
 def _overview() -> str:
@@ -244,13 +244,18 @@ def _help_line(lines: list[str]) -> list[str]:
 
 
 def _is_assigned() -> bool:
-    """Whether the line that runs a line magic assigns its value, as in ``odps = %odps connect``."""
+    """Whether the code that runs a line magic uses its value, as in ``odps = %odps connect``.
+
+    The source is not always known, for example in ``%%time``, so this inspects the bytecode.
+    """
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and frame.f_code.co_name != "run_line_magic":
         frame = frame.f_back
     if frame is None or (frame := frame.f_back) is None:
         return False
-    return _ASSIGNED.search(linecache.getline(frame.f_code.co_filename, frame.f_lineno)) is not None
+    code, call = frame.f_code, frame.f_lasti
+    after = next((step for step in dis.get_instructions(code) if step.offset > call), None)
+    return after is not None and after.opname not in _NOT_ASSIGNED
 
 
 def _caller_locals() -> Mapping[str, Any]:

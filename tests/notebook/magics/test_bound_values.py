@@ -11,6 +11,7 @@ import pytest
 from IPython.utils.capture import capture_output
 
 from odps_nb.access.connection import Connection
+from odps_nb.notebook.explore.explorer import Explorer
 from tests.support.bound_values import CASES, COLUMNS, NS, rows, sampled
 from tests.support.shell import run, usage_error
 
@@ -215,6 +216,14 @@ def test_a_magic_may_be_assigned_to_an_item_or_attribute(ip, name):
     ip.user_ns.update(one=SimpleNamespace(), kept={})
     run(ip, f"{name} = %odps read bound_magics -n 2 -c id -q;\nvalue = {name}")
     assert ip.user_ns["value"]["id"].tolist() == [0, 1]
+
+
+@pytest.mark.parametrize("timer", ["%%time\n", "%time ", "%%prun -q\n", "%%capture\n"])
+def test_an_assigned_magic_in_another_magic_returns_its_rows(ip, timer):
+    query = "%odps sql -q select id from bound_magics order by id limit 2"
+    run(ip, f"{timer}kept = {query}")
+    assert ip.user_ns["kept"]["id"].tolist() == [0, 1]
+    assert isinstance(run(ip, f"%time {query}"), Explorer)
 
 
 @pytest.mark.gate(2)
