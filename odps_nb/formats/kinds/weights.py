@@ -10,14 +10,7 @@ import math
 import re
 from typing import Any, Final
 
-from odps_nb.formats.drawing import (
-    Drawing,
-    Excerpt,
-    card,
-    headed,
-    source_box,
-    table_of,
-)
+from odps_nb.formats.drawing import Drawing, Excerpt, card, table_of
 from odps_nb.formats.kind import BINARIES, MIB, Format, Head, Kind, load_json
 from odps_nb.formats.parsing import draw_parsed
 from odps_nb.formats.shared import Size
@@ -29,8 +22,6 @@ _SAFETENSORS = Format("application/x-safetensors", "safetensors")
 _ONNX = Format("application/x-onnx", "ONNX", aliases=("application/onnx",))
 _GGUF = Format("application/x-gguf", "GGUF", starts=(b"GGUF\x02\0\0\0", b"GGUF\x03\0\0\0"))
 _TORCH = Format("application/x-pytorch", "PyTorch", aliases=("application/zip",))
-# the opcode GLOBAL of pickle protocol 2, which torch.save uses
-_IMPORT = re.compile(rb"c([A-Za-z_][\w.]{0,100}+)\n([A-Za-z_][\w.]{0,100}+)\n")
 # https://huggingface.co/docs/safetensors: u64 length of a JSON header, which begins with {
 _HEADER: Final = 100_000_000
 # a string and, if it names a tensor, its type and shape; a string that does not end is skipped, too
@@ -61,9 +52,7 @@ def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing
         lines = (f"{key}: {shorten(str(value), 80)}" for key, value in fields.items())
         version = f"IR version {fields['IR version']}"
         return Drawing(html=card("ONNX", lines, size), facts=(version,))
-    if format.label == _TORCH.label:
-        return _torch(excerpt.data, size, name=name)
-    if format.label == _GGUF.label:
+    if format.label in (_GGUF.label, _TORCH.label):
         return draw_parsed(excerpt, format, size, name=name)
     length = int.from_bytes(excerpt.data[:8], "little")
     header = excerpt.data[8 : 8 + length]
@@ -85,19 +74,6 @@ def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing
     end = 8 + length + max(map(int, _END.findall(header)), default=0)
     is_cut = excerpt.size is not None and end > excerpt.size
     return Drawing(html=html, facts=tuple(facts), note=ENDS_EARLY if is_cut else "")
-
-
-def _torch(data: bytes, size: Size, *, name: str) -> Drawing:
-    end = data.find(b"PK\x03\x04", 4)
-    pairs = _IMPORT.findall(data[: end if end > 0 else len(data)])
-    imports = list(dict.fromkeys(b".".join(pair).decode() for pair in pairs))
-    lines = "\n".join(imports[: size.lines]) or "no imports"
-    facts = (count_of(len(imports), "import") if end > 0 else "first imports",)
-    note = "never loaded here: loading it runs the code that it imports"
-    html = headed(
-        ("imports",), lambda box: source_box(lines, box, label=f"imports of {name}"), size
-    )
-    return Drawing(html=html, facts=facts, note=note)
 
 
 def _name(text: bytes) -> str:

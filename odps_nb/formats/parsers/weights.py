@@ -1,13 +1,16 @@
-"""GGUF model files: the names, types and shapes of tensors, or the settings before them.
+"""Model files: tensors or settings (GGUF), and the names that a PyTorch file imports.
 
 The GGUF specification of ggml describes the layout: counts of tensors and settings, the settings
 (key, type, value), then the tensors (name, dimensions, type, offset). Only part of a file is read.
+A PyTorch file is a ZIP that begins with a pickle, whose opcodes are listed and never run.
 """
 
 from __future__ import annotations
 
 import math
+import pickletools
 import struct
+import zlib
 from typing import Any, Final
 
 from odps_nb.formats.shared import Size, answer
@@ -17,6 +20,8 @@ from odps_nb.terms import count_of
 #: Format of each type of value, for `struct`; strings and arrays have a length.
 _FORMATS: Final = ("B", "b", "H", "h", "I", "i", "f", "?", "", "", "Q", "q", "d")
 _STRING, _ARRAY = 8, 9
+_STORED, _DEFLATED = 0, 8  # compression methods of ZIP
+_UNPACKED: Final = 1 << 20  # maximum decompressed bytes of a pickle
 _SHOWN: Final = 4  # elements of an array
 _NAMES: Final = """F32 F16 Q4_0 Q4_1 4 5 Q5_0 Q5_1 Q8_0 Q8_1 Q2_K Q3_K Q4_K Q5_K Q6_K Q8_K IQ2_XXS
     IQ2_XS IQ3_XXS IQ1_S IQ4_NL IQ3_S IQ2_S IQ4_XS I8 I16 I32 I64 F64 IQ1_M BF16"""
@@ -70,8 +75,13 @@ class _Reader:
 
 
 def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
-    """Return the tensors as a table, or the settings if no tensor is in the part that was read."""
+    """Return the tensors as a table, or the settings if no tensor is in the part that was read.
+
+    For a PyTorch file, return the imported names instead.
+    """
     size = Size(**options["size"])
+    if options["label"] == "PyTorch":
+        return _torch(data, size)
     reader = _Reader(data)
     settings: dict[str, str] = {}
     tensors: list[tuple[str, str, list[int]]] = []
@@ -98,3 +108,57 @@ def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
         return answer(facts, note=note, heading=heading, head=head, rows=rows[:most])
     pairs, head = list(settings.items()), ("setting", "value")
     return answer(facts, note=note, heading=heading, head=head, rows=pairs[:most])
+
+
+def _torch(data: bytes, size: Size) -> tuple[dict[str, Any], bytes]:
+    names, is_whole = _imports(_first_member(data))
+    fact = count_of(len(names), "import") if is_whole else "first imports"
+    lines = names[: size.lines] or ["no imports" if is_whole else "not known"]
+    note = "never loaded here: loading it runs the code that it imports"
+    return answer((fact,), note=note, heading=("imports",), lines=lines)
+
+
+def _first_member(data: bytes) -> bytes:
+    """Return the beginning of the first file in a ZIP; empty if it is encrypted or damaged."""
+    flags, method, name, extra = struct.unpack("<6xHH16xHH", data[:30])
+    member = data[30 + name + extra :]
+    if flags & 1 or method not in (_STORED, _DEFLATED):
+        return b""
+    try:
+        unpacker = zlib.decompressobj(-15)
+        return unpacker.decompress(member, _UNPACKED) if method == _DEFLATED else member
+    except zlib.error:
+        return b""
+
+
+def _imports(pickle: bytes) -> tuple[list[str], bool]:
+    """Return the imported names, ``?`` for computed ones, and whether the pickle's end was found.
+
+    STACK_GLOBAL takes a name from the stack: only strings that were pushed directly before it, or
+    from the memo, are known.
+    """
+    names: list[str] = []
+    pushed: list[str | None] = [None, None]  # the last two values; None if they are no strings
+    memo: dict[Any, str | None] = {}
+    try:
+        for opcode, argument, _ in pickletools.genops(pickle):
+            code, value = opcode.name, None
+            if code in ("PROTO", "FRAME"):
+                continue
+            if code == "MEMOIZE" or "PUT" in code:
+                memo[len(memo) if code == "MEMOIZE" else argument] = pushed[-1]
+                continue
+            if code in ("GLOBAL", "INST"):
+                names.append(str(argument).replace(" ", ".", 1))
+            elif code == "STACK_GLOBAL":
+                names.append(".".join(map(str, pushed)) if all(pushed) else "?")
+            elif code.startswith("EXT"):
+                names.append("?")
+            elif "GET" in code:
+                value = memo.get(argument)
+            elif "STRING" in code or "UNICODE" in code:
+                value = str(argument)
+            pushed = [pushed[-1], value]
+    except ValueError:  # unknown or truncated
+        return list(dict.fromkeys(names)), False
+    return list(dict.fromkeys(names)), True

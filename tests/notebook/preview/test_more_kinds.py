@@ -1,11 +1,13 @@
 """Tiles of kinds without a picture show text; other packages can add kinds."""
 
+import io
 import logging
 import os
 import pickle
 import re
 import struct
 import textwrap
+import zipfile
 
 import pytest
 
@@ -253,3 +255,48 @@ def test_a_pytorch_file_names_the_code_that_it_would_run():
     made = tile(Value(torch(("os", "system"))))
     assert "os.system" in Seen(made.html).text
     assert "never loaded here" in made.notes[0]
+
+
+def pytorch(pickled, method=zipfile.ZIP_STORED):
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", method) as archive:
+        archive.writestr("archive/data.pkl", pickled)
+        archive.writestr("archive/version", "3")
+    return out.getvalue()
+
+
+class Command:
+    """An object whose pickle runs a command."""
+
+    def __reduce__(self):
+        return os.system, ("true",)
+
+
+PICKLES = {
+    **{f"protocol {n}": pickle.dumps({"w": Command()}, protocol=n) for n in range(6)},
+    "from the memo": b"\x80\x04\x8c\x05posix\x940\x8c\x06system\x940h\x00h\x01\x93.",
+    "of an instance": b"(S'true'\niposix\nsystem\n.",
+}
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
+@pytest.mark.parametrize("name", PICKLES)
+def test_every_import_of_a_pickle_is_listed(name, method):
+    made = tile(Value(pytorch(PICKLES[name], method)))
+    assert "posix.system" in Seen(made.html).text
+    assert "1 import" in made.words
+
+
+@pytest.mark.parametrize(
+    ("data", "shown"),
+    [
+        (b"\x80\x04\x8c\x05posix\x8c\x06system0\x8c\x01x\x85\x93.", "?"),  # a computed name
+        (b"\x82\x01.", "?"),  # a number that copyreg resolves
+        (b"\x80\x02}q\x00", "not known"),  # without an end
+        (b"\xff", "not known"),
+    ],
+)
+def test_imports_that_are_not_known_are_not_denied(data, shown):
+    page = Seen(tile(Value(pytorch(data))).html)
+    assert shown in page.text
+    assert "no imports" not in page.text
