@@ -12,6 +12,9 @@ from pathlib import Path
 from odps_nb.client.blob.upload import open_file, require_size
 from odps_nb.errors import ArgumentError, ConfigError, FramingError
 
+_LATEST = 2**63
+"""Limit of times in nanoseconds since 1970."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FolderFile:
@@ -149,6 +152,12 @@ def _check_kind(file: str, path: str, status: os.stat_result) -> None:
             f"{file} is a pipe, socket or device, not a regular file",
             option="folder",
             hint="move it, or exclude it with pattern=",
+        )
+    if not -_LATEST <= status.st_mtime_ns < _LATEST:
+        raise ConfigError(
+            f"{file} was modified at a time outside the years 1677 to 2262",
+            option="folder",
+            hint="set another time with touch, or exclude it with pattern=",
         )
     try:
         path.encode()

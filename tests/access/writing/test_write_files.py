@@ -178,6 +178,12 @@ def test_links_pipes_and_missing_files_are_reported_before_anything_is_written(
     with pytest.raises(ArgumentError, match=r"a/film\.mp4 has 5,368,709,121 bytes"):
         odps.table(name).write_files(folder)
     (folder / "a" / "film.mp4").unlink()
+    (folder / "late.txt").touch()
+    os.utime(folder / "late.txt", ns=(10**19, 10**19))
+    if (folder / "late.txt").stat().st_mtime_ns == 10**19:  # some file systems limit times
+        with pytest.raises(ConfigError, match=r"late\.txt was modified at a time outside"):
+            odps.table(name).write_files(folder)
+    (folder / "late.txt").unlink()
     os.close(os.open(os.fsencode(folder) + b"/bad\xff", os.O_CREAT | os.O_WRONLY))
     with pytest.raises(ConfigError, match="UTF-8"):
         odps.table(name).write_files(folder)
