@@ -491,7 +491,9 @@ class Table(Displayed, Viewed, ForEngines):
         image_format
             Format of images and arrays in BLOB columns: ``"png"``, ``"webp"`` (both lossless),
             ``"jpeg"`` (lossy), or ``"npy"`` for arrays of any shape and numeric type. A value that
-            the format cannot store raises an error before anything is sent.
+            the format cannot store raises an error before anything is sent. A picture that was
+            opened and not changed keeps its orientation (EXIF); of several frames, the current one
+            is stored. Pass a ``pathlib.Path`` to store a file unchanged.
         decimals
             Handling of values with more decimal places than their DECIMAL column allows:
             ``"exact"`` raises an error, ``"round"`` rounds half away from zero.
