@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
-from odps_nb.errors import ConnectError, FramingError, OversizeError, ServiceError
+from odps_nb.errors import FramingError, OdpsNbError, OversizeError, ServiceError
 from odps_nb.http.retry import seconds_until_retry
 from odps_nb.http.transport import HttpResponse
 from odps_nb.http.upload import Upload
@@ -85,9 +85,12 @@ class CallUpload(Generic[T]):
     """
 
     def __init__(
-        self, upload: Upload, decode: Callable[[HttpResponse], T], unreached: Callable[[], None]
+        self,
+        upload: Upload,
+        decode: Callable[[HttpResponse], T],
+        failed: Callable[[OdpsNbError], None],
     ) -> None:
-        self._upload, self._decode, self._unreached = upload, decode, unreached
+        self._upload, self._decode, self._failed = upload, decode, failed
         self._answer: T | None = None
         self.write: Callable[[Any], int] = upload.write
         self.abort: Callable[[], None] = upload.abort
@@ -108,6 +111,6 @@ class CallUpload(Generic[T]):
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, ConnectError):
-            self._unreached()
+        if isinstance(error, OdpsNbError):
+            self._failed(error)
         self._upload.__exit__(kind, error, trace)

@@ -209,8 +209,12 @@ class StorageClient:
         def reject(response: HttpResponse) -> OdpsNbError:
             return self._contacts.explain(refusal(response, self.now()), endpoint, wire)
 
-        upload = Upload(self._transport, with_body, reject=reject)
-        return CallUpload(upload, decode, lambda: self._forget_tunnel(endpoint))
+        def failed(error: OdpsNbError) -> None:
+            self.redact(error)
+            if isinstance(error, ConnectError):
+                self._forget_tunnel(endpoint)
+
+        return CallUpload(Upload(self._transport, with_body, reject=reject), decode, failed)
 
     def control(
         self,
@@ -480,7 +484,7 @@ class StorageClient:
         try:
             response = self._transport.send(request)
         except TransportError as error:
-            _log.debug("%s: %s", attempts.what, error)
+            _log.debug("%s: %s", attempts.what, self.redact(error))
             if isinstance(error, ConnectError):
                 self._forget_tunnel(endpoint)
             raise

@@ -56,6 +56,29 @@ def test_a_document_that_a_proxy_has_compressed_is_refused_with_a_hint():
     assert "proxies" in caught.value.hint
 
 
+def uploaded(storage):
+    with storage.upload(ASK) as upload:
+        upload.finish()
+
+
+@pytest.mark.parametrize("send", [lambda storage: storage.call(ASK), uploaded])
+def test_a_signature_that_a_proxy_echoes_is_in_no_log_line_and_error(caplog, send):
+    def echo(line, seen):
+        line.send(f"GET / {seen.headers['authorization']}\r\n\r\n".encode())
+        raise ConnectionError
+
+    caplog.set_level(logging.DEBUG, "odps_nb")
+    with (
+        Service(GetReadSession=[echo]) as service,
+        service.client(retry=RetryPolicy(max_attempts=1)) as storage,
+        pytest.raises(BrokenStreamError, match="is not HTTP/1") as caught,
+    ):
+        send(storage)
+    (seen,) = service.seen
+    signature = seen.headers["authorization"].partition(":")[2]
+    assert signature not in caplog.text + str(caught.value)
+
+
 def test_a_call_is_signed_scoped_and_decoded():
     with Service(GetReadSession=[give(FOUND)]) as service, service.client() as storage:
         assert storage.call(ASK) == FOUND
