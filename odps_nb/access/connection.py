@@ -464,7 +464,6 @@ class Connection(DisplayedText, Instructive):
         >>> found.to_arrow().num_rows
         2
         """
-        from odps_nb.access.binding.text import bind_query
         from odps_nb.access.queries import Query
         from odps_nb.access.sql import Result
         from odps_nb.client.sql.cost import check_cost
@@ -473,7 +472,7 @@ class Connection(DisplayedText, Instructive):
 
         shown = TextOptions.of(text, char_padding=char_padding)
         chosen = None if settings is None else texts_of(settings)
-        query = bind_query(query, params, chosen, timezone=self.profile.timezone)
+        query = self._bound(query, params, chosen)
         if (most := check_count("max_bytes", max_bytes)) is not None:
             check_cost(self._storage, query, most, settings=chosen)
         if not wait:
@@ -495,6 +494,14 @@ class Connection(DisplayedText, Instructive):
                 cancel=storage.operation(),
             )
         return Result(self, instance, text=shown, query=ran)
+
+    def _bound(
+        self, query: str, params: Mapping[str, object] | None, settings: Mapping[str, str] | None
+    ) -> str:
+        from odps_nb.access.binding.text import bind_query
+
+        zone, schema = self.profile.timezone, self.profile.schema
+        return bind_query(query, params, settings, timezone=zone, schema=schema)
 
     def _start(
         self, query: str, shown: TextOptions, settings: Mapping[str, str] | None, *, mine: bool
@@ -565,12 +572,11 @@ class Connection(DisplayedText, Instructive):
         settings: Mapping[str, object] | None = None,
     ) -> SqlCost:
         """Return the service's cost estimate for a query; arguments are as for `sql`."""
-        from odps_nb.access.binding.text import bind_query
         from odps_nb.client.sql.cost import estimate_sql
         from odps_nb.client.sql.settings import texts_of
 
         chosen = None if settings is None else texts_of(settings)
-        text = bind_query(query, params, chosen, timezone=self.profile.timezone)
+        text = self._bound(query, params, chosen)
         return estimate_sql(self._storage, text, settings=chosen)
 
     # -- lifecycle ----------------------------------------------------------------------------

@@ -7,6 +7,7 @@ and ``{{name}}``. Values are always quoted or rejected, so they cannot inject SQ
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -44,6 +45,7 @@ def bind(
     source: str = "there is no variable",
     timezone: str | None = None,
     target: Target = "sql",
+    in_schemas: bool = False,
 ) -> str:
     """Return ``text`` with each ``:name`` and ``{name}`` replaced by its value in ``namespace``.
 
@@ -53,7 +55,7 @@ def bind(
     ``source``: text before the name in the error message for an unknown name. A time with a zone is
     written as local time in ``timezone``, the target's time zone. Without ``timezone``, it is
     written as a UTC instant for ``where=`` and Spark, but raises an error for SQL, which has no
-    literal for an instant.
+    literal for an instant. ``in_schemas``: whether SQL reads ``a.b`` as a schema and a table.
     """
     context = _Place()
     writer = Writer(target=target, timezone=timezone)
@@ -76,7 +78,7 @@ def bind(
                     hint="assign the table or column name to a variable, and write {variable}",
                 )
             context.last = "name"
-            return _identifier(name, value_of(name, f"{{{name}}}"))
+            return _identifier(name, value_of(name, f"{{{name}}}"), in_schemas=in_schemas)
         if (name := match["name"]) is None or context.is_member:
             context.move(match)
             return match[0]
@@ -111,10 +113,11 @@ def bind_query(
     settings: Mapping[str, str] | None,
     *,
     timezone: str | None,
+    schema: str | None = None,
     source: str = "params has no",
 ) -> str:
-    """Bind ``params`` in a query; a time zone in ``settings`` overrides ``timezone``."""
-    from odps_nb.client.sql.settings import split_settings
+    """Bind ``params`` in a query; ``settings`` override the connection's time zone and schema."""
+    from odps_nb.client.sql.settings import NAMESPACE, split_settings
     from odps_nb.wire.control import SQL_ZONE
 
     check_text("query", query)
@@ -124,7 +127,8 @@ def bind_query(
         return query
     merged_settings = {**split_settings(query)[0], **(settings or {})}
     zone = merged_settings.get(SQL_ZONE) or timezone
-    return bind(query, params, source=source, timezone=zone)
+    in_schemas = merged_settings.get(NAMESPACE, "true" if schema else "false") == "true"
+    return bind(query, params, source=source, timezone=zone, in_schemas=in_schemas)
 
 
 @dataclass(slots=True)
@@ -187,12 +191,14 @@ class _Place:
 _IN = ("in", "not in")
 
 
-def _identifier(name: str, value: object) -> str:
+def _identifier(name: str, value: object, *, in_schemas: bool) -> str:
     """Validate a table or column name, or a list of them, and return it in backticks."""
     if isinstance(value, (list, tuple)) and value:
-        return ", ".join(_identifier(name, item) for item in value)
+        return ", ".join(_identifier(name, item, in_schemas=in_schemas) for item in value)
     table = value if isinstance(value, TableName) else getattr(value, "name", None)
     if isinstance(table, TableName):
+        if in_schemas and table.schema is None:
+            table = dataclasses.replace(table, schema="default")
         text = str(table)
     elif isinstance(value, str):
         text = str.__str__(value)

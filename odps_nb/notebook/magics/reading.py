@@ -105,21 +105,24 @@ def filter_of(context: Context, where: str | None, cell: str | None) -> str | No
     text = where or body
     if not text:
         return None
-    return bound(context, text, "where", lambda: context.connection.profile.timezone or "UTC")
+    return bound(context, text, "where")
 
 
-def bound(context: Context, text: str, target: Target, timezone: Callable[[], str | None]) -> str:
+def bound(context: Context, text: str, target: Target) -> str:
     """Replace ``:name`` and ``{name}`` in a string with their values, or raise a one-line error."""
 
-    def write(zone: str | None) -> str:
+    def write(zone: str | None, schema: str | None = None) -> str:
         if target == "sql":
-            source = "there is no variable"
-            return bind_query(text, context.variables, None, timezone=zone, source=source)
+            source, names = "there is no variable", context.variables
+            return bind_query(text, names, None, timezone=zone, schema=schema, source=source)
         return bind(text, context.variables, timezone=zone, target=target)
 
     try:
         write("UTC")  # report a mistyped name before connecting
-        return write(timezone())
+        if target == "spark":
+            return write(None)
+        profile = context.connection.profile
+        return write(profile.timezone or ("UTC" if target == "where" else None), profile.schema)
     except (ArgumentError, ConfigError) as error:
         raise UsageError("; ".join(part for part in (str(error), error.hint) if part)) from None
 
@@ -198,7 +201,7 @@ def sql(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
     context.check_output(args.output)
     if not (text := (cell or "").strip()):
         raise UsageError("%odps sql needs a query: write it on the line or below %%odps sql")
-    query = bound(context, text, "sql", lambda: context.connection.profile.timezone)
+    query = bound(context, text, "sql")
     if args.dry_run:
         return _cost(context.connection, query)
     most = args.max_bytes or context.options().sql_max_bytes

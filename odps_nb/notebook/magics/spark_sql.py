@@ -41,7 +41,7 @@ def spark(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
             raise UsageError("%odps spark stop takes no cell: write it on one line")
         return _stop(context)
     context.check_output(args.output)
-    text = bound(context, (cell or "").strip(), "spark", lambda: None)
+    text = bound(context, (cell or "").strip(), "spark")
     if not text:
         raise UsageError("%odps spark needs a query: write it below %%odps spark")
     options = context.options()

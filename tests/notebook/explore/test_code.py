@@ -45,6 +45,9 @@ def test_code_names_the_same_table_in_any_schema(service_pool, new_name, schema)
         source = mine.table(name)
         for choice in (None, BY_ID, replace(BY_ID, conditions=("id > 1",))):
             check_code(mine, source.read(), choice)
+        query = mine.sql("select sum(id) as total from {t}", params={"t": source})
+        ids = source.read().to_pandas()["id"]
+        assert query.to_pandas()["total"].tolist() == [ids.sum()]
         chart = source.chart("id", kind="bar")
         assert eval(chart.code, {"odps": mine}).to_pandas().equals(chart.to_pandas())  # noqa: S307
         assert mine.sql(chart.sql).row_count == len(chart.to_pandas())
