@@ -14,7 +14,7 @@ import pytest
 import odps_nb
 from odps_nb.access.connection import Connection
 from odps_nb.client.auth.profile import Profile
-from odps_nb.errors import ArgumentError, ConfigError, ConversionError
+from odps_nb.errors import ArgumentError, ConfigError, ConflictError, ConversionError
 
 ZONE = "Asia/Shanghai"
 CLOCK = dt.datetime(2024, 1, 31, 10)
@@ -122,6 +122,28 @@ def test_a_nonexistent_local_time_is_an_error_that_names_its_row(profile, new_na
             table.write(pa.RecordBatchReader.from_batches(fine.schema, batches))
         assert (caught.value.column, caught.value.row) == ("t", 3)
         assert table.read().to_arrow().num_rows == 0
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "value"),
+    [
+        ("timestamp", "timestamp_ntz", CLOCK),
+        ("timestamp_ntz", "datetime", CLOCK),
+        ("array<timestamp>", "array<timestamp_ntz>", [CLOCK]),
+    ],
+)
+def test_times_of_a_changed_table_are_not_shifted(zoned, new_name, before, after, value):
+    table = zoned.create_table(new_name("changed"), f"t {before}")
+    assert table.schema.names == ("t",)
+    zoned.drop_table(table.name)
+    zoned.create_table(table.name, f"t {after}")
+    for write in (table.write, table.open_write().write):
+        with pytest.raises(ConflictError, match=r"the column 't' of .* is now") as caught:
+            write([{"t": value}])
+        assert caught.value.hint == "call table.reload(), and write again"
+    assert table.reload().write([{"t": value}]).rows == 1
+    assert table.read().to_arrow()["t"].null_count == 0
+    zoned.drop_table(table.name)
 
 
 def test_sql_runs_in_the_zone_of_the_connection(zoned, odps, new_name):

@@ -18,8 +18,8 @@ from odps_nb.access.blobs.paths import BlobPath, map_blobs
 from odps_nb.access.writing.blob_cells import Content, content_of
 from odps_nb.access.writing.sources import Chunk, Target
 from odps_nb.convert.arrow_schema import arrow_schema, fit_object_column
-from odps_nb.errors import ArgumentError, ConversionError, OdpsNbError
-from odps_nb.schema import Column
+from odps_nb.errors import ArgumentError, ConflictError, ConversionError, OdpsNbError
+from odps_nb.schema import Column, OdpsType, TableSchema, TypeCode, types_in
 from odps_nb.terms import PartitionSpec
 
 if TYPE_CHECKING:
@@ -55,6 +55,9 @@ class CellUploader:
     count: int = 0
     size: int = 0
     _reached: _Leaf | None = None
+
+    def __post_init__(self) -> None:
+        _refuse_other_times(self.target, self.stream.schema.schema)
 
     def finish(self, chunk: Chunk) -> pa.RecordBatch:
         """Upload all blobs of a chunk and return the batch with their references."""
@@ -154,6 +157,23 @@ class CellUploader:
             error.column, error.row = leaf.name, leaf.row
             error.add_note(f"while opening {leaf}")
             raise
+
+
+def _refuse_other_times(target: Target, stored: TableSchema) -> None:
+    """Raise if a column has become local time or an instant since the rows were converted."""
+    for column in target.columns:
+        now = stored.find(column.name)
+        if now is not None and _has_clock(now.type) != _has_clock(column.type):
+            raise ConflictError(
+                f"the column {column.name!r} of {target.table} is now {now.type}, but the rows "
+                f"were converted to {column.type}",
+                code="SchemaModified",
+                hint="call table.reload(), and write again",
+            )
+
+
+def _has_clock(odps: OdpsType) -> bool:
+    return any(inner.code is TypeCode.TIMESTAMP_NTZ for inner in types_in(odps))
 
 
 def _partitions(chunk: Chunk, target: Target) -> list[PartitionSpec]:
