@@ -8,6 +8,7 @@ block is never committed (version 1). See ``docs/protocol.md`` sections 9.4 and 
 from __future__ import annotations
 
 import itertools
+import re
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -88,12 +89,7 @@ class BlockStream(RowUploads):
         """Raise `ConflictError`: the service does not report the rows of a block."""
         raise not_resumable(self.label)
 
-    def _check_columns(self, rows: pa.Schema) -> None:
-        """Raise if the table has other columns than the rows, which were converted earlier."""
-        _refuse_changed(set(rows.names) ^ set(self.schema.schema.names), self._session.table)
-
     def _send_part(self, part: RowPart, compression: Compression, attempts: Attempts) -> None:
-        self._check_columns(part.batches[0].schema)
         number, self.sent = self._numbers.next(self._session.table), True
         while True:
             try:
@@ -121,8 +117,10 @@ class BlockStream(RowUploads):
         raise no_blobs(self._session.table)
 
 
-def _refuse_changed(names: Iterable[str], table: TableName) -> None:
-    if changed := sorted(names):
+def _refuse_changed(rows: pa.Schema, now: pa.Schema, table: TableName) -> None:
+    """Raise if the table has other columns than the rows, which were converted earlier."""
+    differing = _kinds_of(rows).items() ^ _kinds_of(now).items()
+    if changed := sorted({name for name, _ in differing}):
         raise ConflictError(
             f"columns of {table} have changed since its metadata was fetched: {', '.join(changed)}",
             code="SchemaModified",
@@ -171,13 +169,10 @@ class TunnelStream(BlockStream):
         self.blocks: set[int] = set()
         """Numbers of the confirmed blocks."""
 
-    def _check_columns(self, rows: pa.Schema) -> None:
-        differing = _types_of(rows).items() ^ _types_of(self._sent).items()
-        _refuse_changed({name for name, _ in differing}, self._session.table)
-
     def _send_block(
         self, number: int, part: RowPart, compression: Compression, attempts: Attempts
     ) -> None:
+        _refuse_changed(part.batches[0].schema, self._sent, self._session.table)
         request = UploadBlock(
             of=self._upload.of,
             upload_id=self._upload.upload_id,
@@ -194,13 +189,12 @@ class TunnelStream(BlockStream):
         self.blocks.add(number)
 
 
-def _types_of(schema: pa.Schema) -> dict[str, str]:
-    """Return the types by column, regardless of time units, nullability and case."""
-    texts = {field.name: str(field.type) for field in schema}
-    return {
-        name: text.replace("timestamp[us]", "timestamp[ns]").replace(" not null", "").casefold()
-        for name, text in texts.items()
-    }
+_VARIED = re.compile(r"\([^()]*\)|\[[^\[\]]*\]|(?<=int)\d+|(?<=decimal)\d+| not null")
+
+
+def _kinds_of(schema: pa.Schema) -> dict[str, str]:
+    """Return the types by column, without what Arrow converts or refuses: sizes, units, nulls."""
+    return {field.name: _VARIED.sub("", str(field.type)).casefold() for field in schema}
 
 
 def _encoded(part: RowPart, schema: pa.Schema, compression: Compression) -> Iterator[Any]:
