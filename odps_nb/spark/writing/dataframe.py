@@ -293,11 +293,16 @@ def _arranged(df: DataFrame, target: Target, change: Change | None, most: int) -
     """
     from pyspark.sql import functions as F
 
-    known = {name.casefold() for name in df.columns}  # tasks generate other columns
-    named = [c.name for c in target.columns.partition_columns if c.name.casefold() in known]
+    spelled = {name.casefold(): name for name in df.columns}  # Spark may distinguish case
+
+    def columns(names: Iterable[str]) -> list[str]:
+        folded = map(str.casefold, names)
+        return [spelled[name] for name in folded if name in spelled]  # tasks generate others
+
+    named = columns(column.name for column in target.columns.partition_columns)
     keys = [F.col(f"`{name}`") for name in named]
     if change is not None:
-        rows = df.repartition(*keys, *(F.col(f"`{name}`") for name in change.keys))
+        rows = df.repartition(*keys, *(F.col(f"`{name}`") for name in columns(change.keys)))
         return (rows.sortWithinPartitions(*keys) if keys else rows).coalesce(most)
     if not keys:
         return df.coalesce(most)

@@ -128,3 +128,21 @@ def test_a_failed_upsert_leaves_the_table_unchanged(
     plain = odps.create_table(new_name("plain"), "id bigint")
     with pytest.raises(ArgumentError, match="no primary key"):
         plain.delete(spark.range(2))
+
+
+def test_columns_are_matched_without_case_even_if_spark_distinguishes_case(
+    spark: SparkSession, odps: Connection, new_name: Callable[[str], str]
+) -> None:
+    table = odps.create_table(
+        new_name("cased"),
+        "id bigint not null, s string",
+        primary_key="id",
+        partitioned_by="ds string",
+    )
+    spark.conf.set("spark.sql.caseSensitive", True)
+    try:
+        for s in ("old", "new"):
+            table.upsert(spark.sql(f"select 1L ID, '{s}' S, 'a' DS"), progress=False)
+    finally:
+        spark.conf.unset("spark.sql.caseSensitive")
+    assert table.read().to_arrow().to_pylist() == [{"id": 1, "s": "new", "ds": "a"}]
