@@ -51,7 +51,7 @@ class Context:
         self._console: tuple[StorageClient, str | None] | None = None
         self._others: tuple[Connection, NameCache] | None = None
         # magics may run in several threads
-        self._scope, self._lock = threading.local(), threading.Lock()
+        self._scope, self._lock = threading.local(), threading.RLock()
 
     # -- the connection -----------------------------------------------------------------------
 
