@@ -163,6 +163,7 @@ def read(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
     result is a handle with .result(), .done() and .cancel(); -o assigns the handle to the variable.
     """
     context.check_output(args.output)
+    refuse_results(args)
     where = filter_of(context, args.where, cell)
     partitions = parse_partitions(args.partition)
     table = context.connection.table(args.table)
@@ -199,6 +200,10 @@ def sql(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
     %odps sql -o df select count(*) from orders
     """
     context.check_output(args.output)
+    refuse_results(args)
+    if args.chart and args.output is None:
+        names = ("type", "limit", "bg", *_dtypes(args))
+        refuse(args, *names, why="--chart draws all rows; -o VAR also reads them")
     if not (text := (cell or "").strip()):
         raise UsageError("%odps sql needs a query: write it on the line or below %%odps sql")
     query = bound(context, text, "sql")
@@ -343,6 +348,12 @@ def refuse(args: argparse.Namespace, *names: str, why: str) -> None:
     for name in names:
         if getattr(args, name, None):
             raise UsageError(f"--{name.replace('_', '-')} cannot be used here: {why}")
+
+
+def refuse_results(args: argparse.Namespace) -> None:
+    """Raise a one-line error if ``--dry-run`` would ignore an option."""
+    if args.dry_run:
+        refuse(args, "output", "type", "bg", why="--dry-run reads no rows")
 
 
 def _ask_if_large(context: Context, args: argparse.Namespace, scan: Scan) -> None:
