@@ -527,6 +527,8 @@ class Table(Displayed, Viewed, ForEngines):
             Columns, types or values do not fit the table; the error lists them with row numbers.
         NotFoundError
             The table does not exist, and ``create`` is not set.
+        ConflictError
+            The columns of the table have changed since this object fetched them: call `reload`.
 
         Examples
         --------

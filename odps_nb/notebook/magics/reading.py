@@ -163,7 +163,6 @@ def read(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
     result is a handle with .result(), .done() and .cancel(); -o assigns the handle to the variable.
     """
     context.check_output(args.output)
-    refuse_results(args)
     where = filter_of(context, args.where, cell)
     partitions = parse_partitions(args.partition)
     table = context.connection.table(args.table)
@@ -200,7 +199,6 @@ def sql(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
     %odps sql -o df select count(*) from orders
     """
     context.check_output(args.output)
-    refuse_results(args)
     if args.chart and args.output is None:
         names = ("type", "limit", "bg", *_dtypes(args))
         refuse(args, *names, why="--chart draws all rows; -o VAR also reads them")
@@ -348,12 +346,6 @@ def refuse(args: argparse.Namespace, *names: str, why: str) -> None:
     for name in names:
         if getattr(args, name, None):
             raise UsageError(f"--{name.replace('_', '-')} cannot be used here: {why}")
-
-
-def refuse_results(args: argparse.Namespace) -> None:
-    """Raise a one-line error if ``--dry-run`` would ignore an option."""
-    if args.dry_run:
-        refuse(args, "output", "type", "bg", why="--dry-run reads no rows")
 
 
 def _ask_if_large(context: Context, args: argparse.Namespace, scan: Scan) -> None:

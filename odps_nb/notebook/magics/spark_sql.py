@@ -10,13 +10,7 @@ from IPython.core.error import UsageError
 from odps_nb.notebook.display.listing import Listing
 from odps_nb.notebook.magics.arguments import argument, parsed_as, positive
 from odps_nb.notebook.magics.context import Context
-from odps_nb.notebook.magics.reading import (
-    bound,
-    cancels,
-    refuse_results,
-    shape_of,
-    spark_session,
-)
+from odps_nb.notebook.magics.reading import bound, cancels, shape_of, spark_session
 from odps_nb.terms import count_of
 
 if TYPE_CHECKING:
@@ -47,7 +41,6 @@ def spark(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
             raise UsageError("%odps spark stop takes no cell: write it on one line")
         return _stop(context)
     context.check_output(args.output)
-    refuse_results(args)
     text = bound(context, (cell or "").strip(), "spark")
     if not text:
         raise UsageError("%odps spark needs a query: write it below %%odps spark")

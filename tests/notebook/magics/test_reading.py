@@ -137,15 +137,6 @@ def test_options_that_prevent_background_reads_are_explained(ip, kind):
     assert "--bg cannot be used here" in usage_error(ip, f"%odps read orders -t {kind} --bg")
 
 
-@pytest.mark.parametrize("line", ["read orders", "sql select 1"])
-@pytest.mark.parametrize("option", ["-o rows", "-t arrow", "--bg"])
-def test_a_dry_run_refuses_options_for_its_rows(ip, line, option):
-    name, rest = line.split(" ", 1)
-    assert "--dry-run reads no rows" in usage_error(ip, f"%odps {name} --dry-run {option} {rest}")
-    text = f"%%odps spark --dry-run {option}\nselect 1"
-    assert option == "--bg" or "--dry-run reads no rows" in usage_error(ip, text)
-
-
 def test_a_dry_run_reads_no_row(ip):
     plan = dict(
         run(ip, "%odps read orders -p ds=2024-01-01 --splits 3 -c id,amount --dry-run").rows
