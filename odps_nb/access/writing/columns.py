@@ -38,7 +38,7 @@ def schema_of(
 ) -> TableSchema:
     """Return the schema of a new table; see `Connection.create_table` for the forms."""
     schema = _data_columns(columns)
-    if partitioned_by is None or not len(partitioned_by):
+    if partitioned_by is None or not (isinstance(partitioned_by, str) or len(partitioned_by)):
         return schema
     if schema.partition_columns:
         raise ArgumentError("the schema already has partition columns")
@@ -72,6 +72,12 @@ def partition_items(
     ``taken``: names of the other columns, which a generated name must not repeat.
     """
     if isinstance(partitioned_by, str):
+        if not partitioned_by.strip():
+            raise ArgumentError(
+                "partitioned_by is blank",
+                argument="partitioned_by",
+                hint="name a column, or omit it for a table without partitions",
+            )
         if (generated := parse_generated(partitioned_by, taken)) is not None:
             return (generated,)
         parts = [part.strip() for part in partitioned_by.split(",")]

@@ -374,3 +374,8 @@ def test_the_error_for_a_name_without_a_type_shows_a_valid_spelling(
     assert types(odps, name) == {"id": "bigint", "ds": "string"}
     with pytest.raises(ArgumentError, match="partitioned_by is a list of int; it must be"):
         odps.create_table(new_name("no"), "id bigint", partitioned_by=[1])  # type: ignore[list-item]
+    for blank in ("", " ", ["ds string", ""]):  # an empty variable must not remove the partitions
+        with pytest.raises(ArgumentError, match="partitioned_by is blank"):
+            odps.create_table(new_name("no"), "id bigint", partitioned_by=blank)
+        with pytest.raises(ArgumentError, match="partitioned_by is blank"):
+            odps.table(new_name("no")).write([{"id": 1}], create=True, partitioned_by=blank)
