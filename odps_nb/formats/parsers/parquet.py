@@ -17,11 +17,13 @@ def _read(data: bytes, size: Size) -> tuple[pa.RecordBatch, str]:
     with pq.ParquetFile(pa.BufferReader(data)) as file:
         names = file.schema_arrow.names
         count = count_of(file.metadata.num_rows, "row")
-        if not file.metadata.num_row_groups:
+        groups = map(file.metadata.row_group, range(file.metadata.num_row_groups))
+        filled = [number for number, group in enumerate(groups) if group.num_rows][:1]
+        if not filled:
             return empty_batch(file.schema_arrow), count
         check_encryption(data, file.metadata)
         batches = file.iter_batches(
-            batch_size=size.rows, row_groups=[0], columns=names, use_threads=False
+            batch_size=size.rows, row_groups=filled, columns=names, use_threads=False
         )
         return next(batches, None) or empty_batch(file.schema_arrow), count
 

@@ -60,7 +60,9 @@ def picture(form, mode="RGB", size=(64, 48), **options):
 # -- rows of Arrow --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("form", [pa.ipc.new_file, pa.ipc.new_stream])
+@pytest.mark.parametrize(
+    "form", [pa.ipc.new_file, pa.ipc.new_stream, pyarrow.parquet.ParquetWriter]
+)
 @pytest.mark.parametrize(
     ("sizes", "says"),
     [
@@ -71,7 +73,7 @@ def picture(form, mode="RGB", size=(64, 48), **options):
         ((65_536, 65_536, 68_928), "200,000 rows × 1 column"),
     ],
 )
-def test_the_row_count_of_an_arrow_file_includes_all_batches(form, sizes, says):
+def test_the_row_count_of_a_file_includes_all_batches(form, sizes, says):
     made = tile(Value(arrow(*sizes, form=form)))
     assert f" · {says} · " in made.text
     if sum(sizes):  # the first rows come from the first batch that has rows
