@@ -154,7 +154,8 @@ def _check_type(arrow: pa.DataType, odps: OdpsType, path: str) -> None:
             column=path,
             source_type=str(arrow),
             target_type=format_type(odps),
-            hint="pass binary content; to copy blobs, pass a pandas column of odps.blob(reference)",
+            hint="pass binary content; to copy blobs, pass to_pandas() of the rows, or "
+            "odps.blob(reference) for each reference",
         )
 
 
