@@ -21,7 +21,7 @@ from odps_nb.client.write import blocks, direct, staging
 from odps_nb.client.write import session as write_session
 from odps_nb.client.write.stream import WriteStream
 from odps_nb.spark.source import stream_writer
-from odps_nb.wire.tunnel.calls import GetUpload
+from odps_nb.wire.tunnel.calls import GetUpload, OpenUpload, TableOf
 from tests.model import scenarios
 from tests.model.client import ModelLog
 from tests.model.explorer import Bounds, History, explore
@@ -111,6 +111,10 @@ def numbered_again(stream: blocks.TunnelStream, number: int, *given: Any) -> Non
 def only_named(session: Any, streams: Any) -> list[Any]:
     names = set(streams)
     return [one for one in session._made if (one.stream_id, one.version) in names]
+
+
+def added_to(of: TableOf, **_: Any) -> OpenUpload:
+    return OpenUpload(of=of)
 
 
 def whatever_is_there(storage: Any, upload: Any, _: Any, **more: Any) -> None:
@@ -244,6 +248,7 @@ SAFEGUARDS: dict[str, tuple[Any, str, Any, str]] = {
 BACKED_UP: dict[str, list[tuple[Any, str, Any]]] = {
     "uploads carry the offset of their rows": [(WriteStream, "_look_up", sent_again)],
     "the blocks of an upload are compared": [(direct.UploadWriteSession, "_chosen", only_named)],
+    "each attempt has a partition of its own": [(staging, "OpenUpload", added_to)],
 }
 
 
