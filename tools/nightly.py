@@ -43,12 +43,17 @@ SUITES = (
     "tests/test_wide_schemas.py",
     *("--ignore", "tests/notebook/browser"),
 )
+APART = ("hosts", "spark", "sweep")
+"""Folders of `tests` that have a step of their own."""
 LOADFILE = ("--dist", "loadfile", "--no-loadscope-reorder", "--timeout", "1200")
 
 #: A command, and environment variables for it.
 STEPS: dict[str, tuple[tuple[str, ...], dict[str, str]]] = {
-    # the tests of `make test`, and those marked `nightly`
-    "tests": ((*PYTEST, *LOADFILE, "--ignore", "tests/hosts"), {}),
+    # the tests of `make test`, and those marked `nightly`; each of these steps takes up to an hour
+    "tests": ((*PYTEST, *LOADFILE, *(f"--ignore=tests/{name}" for name in APART)), {}),
+    "spark": ((*PYTEST, *LOADFILE, "tests/spark"), {}),
+    # its cases mostly wait
+    "sweep": ((*PYTEST, "-n", "8", "--dist", "load", "--timeout", "1200", "tests/sweep"), {}),
     "tunnel": ((*PYTEST, *LOADFILE, "--services", "tunnel", *SUITES), {}),
     "storage-v1": ((*PYTEST, *LOADFILE, "--services", "storage-v1,tunnel", *SUITES), {}),
     "typed": ((sys.executable, "tools/public_types.py"), {}),
