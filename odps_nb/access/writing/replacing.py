@@ -45,7 +45,11 @@ class Remainder:
         """Drop the partitions that received no rows, one statement each, after the commit."""
         from odps_nb.client.sql.definitions import drop_partition
 
-        rest = self._without_rows(storage, set(written))
+        try:
+            rest = self._without_rows(storage, set(written))
+        except OdpsNbError as error:
+            error.add_note("the rows are committed, but old partitions may remain")
+            raise
         for number, spec in enumerate(rest):
             try:
                 drop_partition(storage, self.table, spec, if_exists=True)

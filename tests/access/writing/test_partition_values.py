@@ -164,11 +164,13 @@ def test_overwrite_all_drops_partitions_whose_values_are_only_similar(
     storage, only_old = odps._storage, PartitionSpec.of({"ds": old})
     table.write([(5, old)], overwrite="all")
     # the service may list a written partition with a value that it has changed
-    Remainder(table=table.name, partitions=(only_old,)).drop(
-        storage, [PartitionSpec.of(f"ds={new}")]
-    )
+    remainder, written = Remainder(table=table.name, partitions=(only_old,)), f"ds={new}"
+    remainder.drop(storage, [PartitionSpec.of(written)])
     assert ids_by_value(table) == {old: [5]}
     odps.drop_table(table.name)
+    with pytest.raises(NotFoundError) as caught:  # the partitions can no longer be listed
+        remainder.drop(storage, [PartitionSpec.of(written)])
+    assert "the rows are committed, but old partitions may remain" in caught.value.__notes__
 
 
 @pytest.mark.parametrize("value", REFUSED, ids=ascii)
