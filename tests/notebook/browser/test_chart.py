@@ -205,7 +205,10 @@ def test_a_notebook_reopened_with_widget_state_shows_the_static_picture(page, ju
     page.evaluate(SAVE_STATE)
     close_notebook(page, kernel=True)
     load(page, jupyter, "late.ipynb")
-    expect(page.locator(".odps-x-waiting")).to_have_count(1)
+    # JupyterLab sometimes displays the output before it has read the saved state: it first queries
+    # the new kernel, and only an output displayed before the reply is displayed again afterwards
+    not_restored = page.get_by_text("Error displaying widget: model not found")
+    expect(page.locator(".odps-x-waiting").or_(not_restored)).to_have_count(1)
     static = page.locator(".jp-OutputArea-child img[alt^='sum of amount']")
     expect(static).to_be_visible()
     expect(page.get_by_role("button", name="Copy code")).to_be_hidden()
