@@ -191,6 +191,15 @@ class ReadSettings:
         """Return the plan that reads these columns; sends one request."""
         if self.options.changes:
             columns = [name for name in columns if name != CHANGE.name]
+        if (named := self.options.columns) is not None:
+            folded = {name.casefold() for name in named}
+            for name in columns:
+                if name.casefold() not in folded:
+                    raise ConfigError(
+                        f"the schema has the column {name!r}, which the option columns omits",
+                        option="columns",
+                        hint="name the columns in one of the two places",
+                    )
         return plan_of(storage, self.table, dataclasses.replace(self.options, columns=columns))
 
 

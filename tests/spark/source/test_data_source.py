@@ -296,6 +296,18 @@ def test_an_option_is_refused_if_it_would_have_no_effect(
         OdpsReader(settings, columns)
 
 
+def test_a_schema_must_not_add_columns_to_the_option_columns(
+    profile: Profile, odps: Connection
+) -> None:
+    asked = {**profile.as_options(), "table": "orders", "columns": "ID, amount"}
+    settings = ReadSettings.of(asked)
+    columns = spark_schema(settings.chosen(odps.table("orders").schema))
+    assert OdpsReader(settings, columns).partitions()
+    told = "the column 'amount', which the option columns omits"
+    with pytest.raises(ConfigError, match=told):
+        OdpsReader(ReadSettings.of({**asked, "columns": "id"}), columns)
+
+
 @pytest.mark.parametrize("registered", ["sts_token", "bearer_token", "app_id"])
 @pytest.mark.parametrize(
     "given", [{"ACCESS_ID": "other", "access_key": "key"}, {"bearer_token": "token"}]
