@@ -6,6 +6,7 @@ Spark.
 
 from __future__ import annotations
 
+import dataclasses
 import uuid
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -114,6 +115,13 @@ class Connection(DisplayedText, Instructive):
         if not isinstance(self._profile, Profile):
             self._profile = self._profile()
         return self._profile
+
+    def _changed(self, *, schema: str | None, timezone: str | None) -> Connection:
+        """Return a connection to the same service, which its `close` does not stop."""
+        profile = dataclasses.replace(self.profile, schema=schema, timezone=timezone)
+        known = tuple(profile.as_settings().items())
+        address = dataclasses.replace(self._address, connection_id=uuid.uuid4().hex, settings=known)
+        return Connection(profile, address=address)
 
     @property
     def closed(self) -> bool:

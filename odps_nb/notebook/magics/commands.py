@@ -66,13 +66,10 @@ def connect(context: Context, args: argparse.Namespace, cell: str | None) -> Con
     if args.root is not None and args.target != "local":
         raise UsageError("--root is for local only: %odps connect local --root DIR")
     origin = (args.target, *(getattr(args, name) for name in PLACE))
-    if args.target == "local" and context.is_alive(origin):
-        connection = context.connection  # running the same cell again keeps the service's tables
-    else:
-        connection, owned = _connection(context, args)
-        context.use(connection, owned=owned, origin=origin)
+    connection, owned = _connection(context, args)
+    context.use(connection, owned=owned, origin=origin)
     if args.output is not None or args.give:
-        context.owned = False  # the user may still need the connection
+        context.release()
     if args.output is not None:
         context.shell.user_ns[args.output] = connection
     facts = [_where(connection)]
@@ -114,6 +111,8 @@ def _connection(context: Context, args: argparse.Namespace) -> tuple[Connection,
     options = {key: value for key, value in keywords.items() if value is not None}
     if is_source(known):
         return odps_nb.connect(known, **options), True
+    if args.target == "local":
+        return context.local(options), False
     if args.target:
         options["endpoint" if "://" in args.target else "source"] = args.target
     return odps_nb.connect(**options), True

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 from IPython.core.error import UsageError
 
 from odps_nb.client.calls.progress import ProgressListener
-from odps_nb.errors import ConfigError, OdpsNbError, StateError, visible
+from odps_nb.errors import ConfigError, StateError, visible
+from odps_nb.explained import expanded
 from odps_nb.html import bundle, escape
 from odps_nb.notebook.display import output
 from odps_nb.notebook.live.live_view import in_kernel
@@ -47,6 +48,9 @@ class Context:
         self._connection: Connection | None = None
         self._origin: tuple[str | None, ...] = ()
         self.owned = False
+        # by folder and project; the first connection has started the service
+        self._services: dict[tuple[str | None, str | None], list[Connection]] = {}
+        self._released = False
         self.cache: NameCache | None = None
         self._console: tuple[StorageClient, str | None] | None = None
         self._others: tuple[Connection, NameCache] | None = None
@@ -118,15 +122,32 @@ class Context:
         reason = self._connection._transfers.reason
         return f"{line} ({' '.join(reason.split())})" if reason else line
 
-    def is_alive(self, origin: tuple[str | None, ...]) -> bool:
-        """Whether the current connection was opened with the same arguments and is still usable."""
-        if self._connection is None or self._origin != origin:
-            return False
-        try:
-            self._connection.tables("odps_nb_*")
-        except OdpsNbError:
-            return False
-        return True
+    def local(self, options: Mapping[str, Any]) -> Connection:
+        """Return a connection to an embedded service, which is started if necessary.
+
+        There is one service for each folder and project. It keeps its tables until the kernel ends,
+        also if other connections are used meanwhile, or until its first connection is closed.
+        """
+        import odps_nb
+
+        root = options.get("root")
+        key = (root and str(expanded(root).resolve()), options.get("project"))
+        known = self._services.get(key, ())
+        service = known[0]._service if known else None
+        if service is None or not service.is_running:
+            self._services[key] = [odps_nb.connect("local", **options)]
+        schema, timezone = options.get("schema"), options.get("timezone")
+        opened = self._services[key]
+        for one in opened:
+            given = one.profile.schema, one.profile.timezone
+            if given == (schema, timezone) and not one.closed:
+                return one
+        opened.append(opened[0]._changed(schema=schema, timezone=timezone))
+        return opened[-1]
+
+    def release(self) -> None:
+        """Let the user close the current connection, and an embedded service with it."""
+        self.owned, self._released = False, True
 
     def names(self, kind: str, of: str) -> Sequence[str]:
         """Return names for completion (see `Lookup`), or no names if there is no connection."""
@@ -165,8 +186,11 @@ class Context:
         return self._others[1].look_up, table
 
     def close(self) -> None:
-        """Close the name caches, and the connection if it is owned. Idempotent."""
+        """Close the name caches, the connection if it is owned, and services. Idempotent."""
         self._let_go()
+        for connections in [] if self._released else self._services.values():
+            for one in connections:
+                one.close()
         if self._others is not None:
             self._others[1].close()
             self._others = None

@@ -146,6 +146,32 @@ def test_local_starts_a_service_and_the_same_cell_finds_it_again(ip, tmp_path):
         ip.user_ns["first"].close()
 
 
+def test_a_local_service_keeps_its_tables_until_the_kernel_ends(ip, odps):
+    context = ip.magics_manager.registry["OdpsMagics"].context
+    run(ip, "%odps connect local")
+    first = context.connection
+    first.create_table("kept", "id bigint")
+    seen = {}
+    for options in ["--timezone Asia/Shanghai", "", "--schema default", "--timezone Asia/Shanghai"]:
+        run(ip, f"%odps connect local {options}")
+        found = context.connection
+        assert seen.setdefault(options, found) is found  # open explorers still work
+        assert (found is first) == (not options)
+        asked = dict([options.removeprefix("--").split()]) if options else {}
+        assert found.profile.timezone == asked.get("timezone")
+        assert found.profile.schema == asked.get("schema")
+        assert [row[0] for row in run(ip, "%odps tables kept*")] == ["kept"]
+        run(ip, "%odps connect odps")
+        assert len(run(ip, "%odps tables kept*")) == 0
+    run(ip, "%odps connect local --project second")
+    assert len(run(ip, "%odps tables kept*")) == 0
+    second = context.connection
+    context.close()
+    assert not first._service.is_running
+    assert not second._service.is_running
+    assert all(one.closed for one in seen.values())
+
+
 def test_every_magic_uses_the_time_zone_of_the_connection(ip, service, new_name, monkeypatch):
     monkeypatch.setenv("ODPS_ACCESS_ID", service.access_id)
     monkeypatch.setenv("ODPS_ACCESS_KEY", service.access_key)
