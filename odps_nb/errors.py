@@ -119,8 +119,14 @@ def shown(value: object, limit: int = 80) -> str:
     try:
         text, _, rest = visible(repr(value)).partition("\n")
     except Exception:  # noqa: BLE001  of the caller's class
-        return f"a {type(value).__name__}"
+        return a_type(type(value))
     return text[: limit - 1] + "…" if rest or len(text) > limit else text
+
+
+def a_type(kind: type | str) -> str:
+    """Return the name of a type with its article, e.g. ``an int``; for error messages."""
+    name = kind if isinstance(kind, str) else kind.__name__
+    return f"{'an' if name[:1] in 'aeioAEIO' or name == 'ndarray' else 'a'} {name}"
 
 
 def _escaped(sign: str) -> str:

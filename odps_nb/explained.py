@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
-from odps_nb.errors import ArgumentError, shown
+from odps_nb.errors import ArgumentError, a_type, shown
 from odps_nb.terms import did_you_mean
 
 T = TypeVar("T")
@@ -222,7 +222,7 @@ def _misfit(name: str, value: object, descriptions: list[str]) -> ArgumentError:
     example = f"[{shown(value)}]" if in_list else _EXAMPLES.get(descriptions[0])
     what = shown(value) if is_scalar else f"of type {type(value).__name__}"
     if isinstance(value, (list, tuple)):
-        what = f"a {type(value).__name__} of {', '.join(sorted({type(v).__name__ for v in value}))}"
+        what = f"{a_type(type(value))} of {', '.join(sorted({type(v).__name__ for v in value}))}"
     return ArgumentError(
         f"{name} is {what}; it must be {expected}",
         argument=name,

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Literal, overload
 from odps_nb.access.checks import is_missing
 from odps_nb.access.displayed import Displayed
 from odps_nb.access.saving import Folder, file_name_for, save_stream
-from odps_nb.errors import ArgumentError, ConversionError, OdpsNbError
+from odps_nb.errors import ArgumentError, ConversionError, OdpsNbError, a_type
 from odps_nb.explained import expanded, explained, explained_init
 from odps_nb.formats.kind import UNKNOWN
 from odps_nb.formats.registry import sniff
@@ -55,10 +55,10 @@ def reference_of(value: str | bytes | BlobReference | Blob) -> BlobReference:
     if not isinstance(value, (str, bytes)):  # e.g. a null: None, NaN, pd.NA
         kind = type(value).__name__
         raise ArgumentError(
-            f"a {kind} is not a blob reference",
+            f"{a_type(kind)} is not a blob reference",
             hint="drop the rows without a blob, e.g. with column.dropna()"
             if is_missing(value)
-            else f"pass one value of the column, not a {kind}",
+            else f"pass one value of the column, not {a_type(kind)}",
         )
     return BlobReference.from_text(value)
 

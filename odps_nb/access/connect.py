@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from odps_nb.access.arguments import explains_arguments, warn_of_exposed_keys
 from odps_nb.access.connection import Connection
 from odps_nb.client.auth.profile import Profile
-from odps_nb.errors import ConfigError
+from odps_nb.errors import ConfigError, a_type
 from odps_nb.secret import hidden
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ def _profile(source: Any, settings: Mapping[str, Any]) -> Profile:
     if is_pyodps_entry(source):
         return Profile.from_pyodps(source, **settings)
     raise ConfigError(
-        f"cannot connect with a {type(source).__name__}",
+        f"cannot connect with {a_type(type(source))}",
         option="source",
         hint="pass the name of a profile, 'local', a Profile, or a pyodps ODPS object",
     )

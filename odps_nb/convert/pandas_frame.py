@@ -26,7 +26,7 @@ from odps_nb.convert.fitting.objects import fit_objects
 from odps_nb.convert.foreign import check_field, from_geometry
 from odps_nb.convert.frame_columns import frame_column
 from odps_nb.convert.frame_options import FrameOptions
-from odps_nb.errors import ArgumentError, ConversionError, shown
+from odps_nb.errors import ArgumentError, ConversionError, a_type, shown
 from odps_nb.schema import Column, OdpsType, TableSchema
 from odps_nb.wire.type_text import format_type
 
@@ -180,7 +180,7 @@ def by_column(dtypes: Mapping[str, Any] | None, names: Sequence[str]) -> dict[st
             )
         try:
             if not isinstance(dtype, (str, type, np.dtype, ExtensionDtype)):
-                raise TypeError(f"a {type(dtype).__name__} is not a dtype")
+                raise TypeError(f"{a_type(type(dtype))} is not a dtype")
             chosen[column] = pandas_dtype(dtype)
         except (TypeError, ValueError, NotImplementedError) as error:
             raise ArgumentError(

@@ -182,12 +182,12 @@ def loader(
         `dataset` is not from odps_nb, or an option does not work with a saved state.
     """
     _require_torch()
-    from odps_nb.errors import ArgumentError
+    from odps_nb.errors import ArgumentError, a_type
     from odps_nb.torch.datasets import Loader, RowDataset
 
     if not isinstance(dataset, RowDataset):
         raise ArgumentError(
-            f"a {type(dataset).__name__} is not a dataset of odps_nb.torch",
+            f"{a_type(type(dataset))} is not a dataset of odps_nb.torch",
             argument="dataset",
             hint="pass the result of odps_nb.torch.rows(…) or odps_nb.torch.blobs(…)",
         )

@@ -516,7 +516,7 @@ BAD_DATA = [
     (iter([{"id": 2}, pd.DataFrame({"id": [1]})]), ConversionError, "a DataFrame after 1 rows"),
     (pd.Series([1]), ConversionError, "the Series has no name"),
     ("id", ConversionError, "a str cannot be written"),
-    (np.array(5), ConversionError, "a ndarray cannot be written"),
+    (np.array(5), ConversionError, "an ndarray cannot be written"),
     (np.zeros(2), ConversionError, "row 0 is of type float64"),
     (np.zeros((2, 2)), ConversionError, "row 0 has 2 values, but there are 3 columns"),
     (np.zeros((2, 3, 1)), ConversionError, "row 0 is of type ndarray"),

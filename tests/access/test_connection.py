@@ -94,7 +94,7 @@ def test_connecting_to_local_requires_the_path_of_a_folder(tmp_path, monkeypatch
 
 
 def test_the_error_names_an_invalid_source_of_connect():
-    with pytest.raises(ConfigError, match="cannot connect with a int"):
+    with pytest.raises(ConfigError, match="cannot connect with an int"):
         odps_nb.connect(5)
 
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from odps_nb.access.binding.literals import Target, Writer
 from odps_nb.access.binding.values import WRITE_FIRST, PlainValue, plain
 from odps_nb.access.checks import check_text
-from odps_nb.errors import ArgumentError
+from odps_nb.errors import ArgumentError, a_type
 from odps_nb.terms import TableName, did_you_mean, shorten
 
 _TOKEN = re.compile(
@@ -203,7 +203,7 @@ def _identifier(name: str, value: object, *, in_schemas: bool) -> str:
     elif isinstance(value, str):
         text = str.__str__(value)
     else:
-        raise _no_name(name, f"a {type(value).__name__}", hasattr(value, "columns"))
+        raise _no_name(name, a_type(type(value)), hasattr(value, "columns"))
     parts = text.split(".")
     if len(parts) > _MAX_PARTS or not all(map(_PART.fullmatch, parts)):
         raise _no_name(name, repr(shorten(text, 60)))

@@ -16,7 +16,7 @@ from enum import Enum
 from typing import Any
 
 from odps_nb.convert.loaded import loaded
-from odps_nb.errors import ArgumentError
+from odps_nb.errors import ArgumentError, a_type
 
 _DAY = 86_400 * 10**9
 _EPOCH = datetime.datetime(1970, 1, 1)
@@ -59,7 +59,7 @@ def plain(value: object) -> PlainValue:
         converted = convert(value)
         if converted is not _UNKNOWN:
             return converted  # type: ignore[return-value]
-    raise ArgumentError(f"a {type(value).__name__} cannot be bound", hint=_hint(value))
+    raise ArgumentError(f"{a_type(type(value))} cannot be bound", hint=_hint(value))
 
 
 _PLAIN = {bool, int, float, str, bytes, type(None)}
@@ -224,7 +224,7 @@ def _of_others(value: object) -> object:
             return _listed(pa.chunked_array(value))
         except (pa.ArrowException, TypeError, ValueError) as error:
             raise ArgumentError(
-                f"a {type(value).__name__} cannot be bound: {error}", hint="bind a list of values"
+                f"{a_type(type(value))} cannot be bound: {error}", hint="bind a list of values"
             ) from error
     tolist = getattr(value, "tolist", None)
     if callable(tolist):

@@ -12,7 +12,7 @@ from odps_nb.access.blob import Blob, iter_inspected
 from odps_nb.access.blobs.many import Fetch, References, iter_records, save_blobs, stream_blobs
 from odps_nb.access.displayed import DisplayedLive
 from odps_nb.access.saving import Folder
-from odps_nb.errors import ArgumentError
+from odps_nb.errors import ArgumentError, a_type
 from odps_nb.explained import expanded, explained
 from odps_nb.terms import Compression, count_of, no_item
 
@@ -256,7 +256,7 @@ class BlobColumn(DisplayedLive, Sequence[Blob]):
             position = operator.index(index)
         except TypeError:
             raise ArgumentError(
-                f"a {type(index).__name__} is not the position of a blob",
+                f"{a_type(type(index))} is not the position of a blob",
                 hint="pass a number or a slice, e.g. blobs[0] or blobs[:10]",
             ) from None
         if not -len(self) <= position < len(self):

@@ -27,7 +27,7 @@ from odps_nb.access.blobs.paths import BlobPath, find_blob_path, walk_blobs
 from odps_nb.access.checks import check_count, is_missing, iterator_of
 from odps_nb.access.progress import listener_of
 from odps_nb.client.calls.progress import Phase, Progress, ProgressTracker
-from odps_nb.errors import ArgumentError, NotFoundError, OdpsNbError, visible
+from odps_nb.errors import ArgumentError, NotFoundError, OdpsNbError, a_type, visible
 from odps_nb.schema import Column, TypeCode
 from odps_nb.terms import BlobReference, Compression, count_of, did_you_mean, format_bytes, shorten
 from odps_nb.type_facts import TYPE_FACTS
@@ -222,7 +222,7 @@ def _keeps(keep: Callable[[Blob], object], blob: Blob) -> bool:
         return bool(verdict)
     except Exception as error:  # truth values of arrays and data frames raise
         raise ArgumentError(
-            f"keep returned a {type(verdict).__name__}, which is neither true nor false",
+            f"keep returned {a_type(type(verdict))}, which is neither true nor false",
             argument="keep",
             hint="return True or False",
         ) from error
@@ -292,7 +292,7 @@ def _column_names(frame: Any) -> list[Any]:
     columns = names if names is not None else getattr(frame, "columns", None)
     if columns is None or not hasattr(frame, "__getitem__"):
         raise ArgumentError(
-            f"a {type(frame).__name__} is not a table with columns",
+            f"{a_type(type(frame))} is not a table with columns",
             argument="frame",
             hint="pass a pandas or polars DataFrame or an Arrow table; for one column, "
             "df['content'].odps.thumbnails()",

@@ -14,7 +14,7 @@ from odps_nb.access.checks import is_missing
 from odps_nb.access.progress import listener_of
 from odps_nb.access.saving import Folder, file_name_for, safe_name
 from odps_nb.client.calls.progress import Phase, Progress, ProgressTracker
-from odps_nb.errors import ArgumentError
+from odps_nb.errors import ArgumentError, a_type
 from odps_nb.explained import expanded
 from odps_nb.terms import BlobReference, Compression
 
@@ -64,7 +64,7 @@ def plain_values(values: Iterable[Any]) -> Iterable[Any]:
     no_list = isinstance(values, (str, bytes)) or not isinstance(values, Iterable)
     if no_list or kind == "DataFrame" or isinstance(values, pa.Table):
         raise ArgumentError(
-            f"a {kind} is not a column of blob references",
+            f"{a_type(kind)} is not a column of blob references",
             argument="references",
             hint="pass a list of references"
             if no_list
@@ -121,7 +121,7 @@ def _name_of(blob: StreamedBlob, name: Callable[[int, BlobHead], str | None] | N
     chosen = None if name is None else name(blob.positions[0], blob.head)
     if chosen is not None and not isinstance(chosen, str):
         raise ArgumentError(
-            f"file_name= returned a {type(chosen).__name__}, not a file name",
+            f"file_name= returned {a_type(type(chosen))}, not a file name",
             argument="file_name",
             hint="return a string, or None for the name stored with the blob",
         )

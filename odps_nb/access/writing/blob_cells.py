@@ -21,7 +21,7 @@ from odps_nb.client.blob.upload import MAX_BLOB
 from odps_nb.convert.arrow_types import is_bytes, is_list
 from odps_nb.convert.blob_columns.arrow_blob import is_reference
 from odps_nb.convert.fitting.misfit import shorten
-from odps_nb.errors import ConversionError
+from odps_nb.errors import ConversionError, a_type
 from odps_nb.formats.media_types import type_of_name
 from odps_nb.schema import ArrayType, Column, MapType, OdpsType, StructType, TypeCode
 from odps_nb.terms import BlobReference
@@ -100,7 +100,7 @@ def _check_leaf(leaf: Any, path: str, row: int, image_format: ImageFormat) -> No
     if isinstance(data, (bytes, bytearray, memoryview, Blob, BlobReference)):
         return
     if not callable(getattr(data, "read", None)):
-        raise _misfit(f"a {type(data).__name__} cannot be written as a blob", path, row, data)
+        raise _misfit(f"{a_type(type(data))} cannot be written as a blob", path, row, data)
     if isinstance(data, io.TextIOBase):
         raise _misfit("the file is in text mode", path, row, data, hint="open it with mode 'rb'")
 
@@ -229,7 +229,7 @@ def _size_left(file: Any) -> int | None:
     file.seek(start)
     if 0 < end <= start:
         raise ConversionError(
-            f"a {type(file).__name__} is at its end (byte {start:,}), so the blob would be empty",
+            f"{a_type(type(file))} is at its end (byte {start:,}), so the blob would be empty",
             source_type=type(file).__name__,
             target_type="blob",
             hint="call seek(0) before the write; pass bytes if several rows have the same content",

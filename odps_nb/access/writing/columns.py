@@ -17,7 +17,7 @@ from odps_nb.access.writing.tabular import Chunks, as_tables, is_pandas, is_spar
 from odps_nb.client.sql.settings import texts_of
 from odps_nb.convert.arrow_schema import refuse_repeated_names, table_schema
 from odps_nb.convert.row_names import Names
-from odps_nb.errors import ArgumentError, ConversionError
+from odps_nb.errors import ArgumentError, ConversionError, a_type
 from odps_nb.schema import Column, OdpsType, PrimitiveType, TableSchema, TypeCode, has_blob
 from odps_nb.terms import BlobReference, PartitionSpec, TableName, did_you_mean
 from odps_nb.wire.control.generated import parse_generated
@@ -88,7 +88,7 @@ def partition_items(
     for item in partitioned_by:
         if not isinstance(item, str):
             raise ArgumentError(
-                f"partitioned_by contains a {type(item).__name__}",
+                f"partitioned_by contains {a_type(type(item))}",
                 argument="partitioned_by",
                 hint="pass column names, or strings such as 'ds string'",
             )

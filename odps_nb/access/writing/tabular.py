@@ -14,7 +14,7 @@ import pyarrow as pa
 from odps_nb.access.checks import iterator_of
 from odps_nb.convert.foreign import evaluated, exported, is_from, is_table
 from odps_nb.convert.row_names import Names
-from odps_nb.errors import ArgumentError, ConversionError
+from odps_nb.errors import ArgumentError, ConversionError, a_type
 
 CHUNK_ROWS = 16_384
 """Maximum number of rows to take from an iterator and convert at once."""
@@ -83,7 +83,7 @@ def as_arrow(data: Any) -> pa.Table | pa.RecordBatchReader:
         if _has_arrow(data):
             return pa.Table.from_batches([pa.record_batch(data)])
     raise ConversionError(
-        f"a {kind} cannot be written",
+        f"{a_type(kind)} cannot be written",
         source_type=kind,
         hint="pass a pandas, polars or Spark DataFrame, a DuckDB relation, an Arrow table, batch "
         "or reader, or a list or iterator of dicts or tuples",
@@ -151,7 +151,7 @@ def _of_items(data: Iterable[Any], names: Names, *, index: bool | None) -> Any:
     if items and isinstance(items[0], str) and is_table(data):  # column names, e.g. from Dask
         kind = f"{type(data).__module__.partition('.')[0]} {type(data).__name__}"
         raise ConversionError(
-            f"a {kind} cannot be written",
+            f"{a_type(kind)} cannot be written",
             source_type=kind,
             hint="convert it to a pandas DataFrame; from Dask, pass data.compute(), or its parts: "
             "(part.compute() for part in data.partitions)",
@@ -163,7 +163,7 @@ def refuse_index(data: Any, *, index: bool | None) -> None:
     """Raise `ArgumentError` if ``index`` is true for data without an index."""
     if index:
         raise ArgumentError(
-            f"index=True does not apply to a {type(data).__name__}",
+            f"index=True does not apply to {a_type(type(data))}",
             argument="index",
             hint="omit it: only pandas data has an index",
         )
@@ -259,7 +259,7 @@ class Chunks:
 
     def _mixed(self, item: Any, after: str) -> ConversionError:
         return ConversionError(
-            f"the data contains a {type(item).__name__} {after}",
+            f"the data contains {a_type(type(item))} {after}",
             source_type=type(item).__name__,
             row=self._rows if self._row_like is not None else None,
             hint="pass rows only, or tables only",

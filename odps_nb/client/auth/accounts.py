@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import wraps
 from typing import Any, TypeVar
 
-from odps_nb.errors import ArgumentError, ConfigError
+from odps_nb.errors import ArgumentError, ConfigError, a_type
 from odps_nb.secret import Hidden, Secret, Unusable, hidden
 
 T = TypeVar("T", bound=type)
@@ -46,7 +46,7 @@ class _Account:
             value = getattr(self, field)
             if not isinstance(value, str) or not value:
                 kind = value.kind if isinstance(value, Unusable) else type(value)
-                what = "empty" if isinstance(value, str) else f"a {kind.__name__}"
+                what = "empty" if isinstance(value, str) else a_type(kind)
                 raise ArgumentError(
                     f"{field} of {name} is {what}", argument=field, hint=f"pass {field} as text"
                 )

@@ -19,7 +19,7 @@ from odps_nb.client.auth.shapes import check_shapes, check_text
 from odps_nb.client.blob_cache import cache_limit
 from odps_nb.client.options import OPTION_FIELDS, ClientOptions
 from odps_nb.client.transfer import TransferChoice
-from odps_nb.errors import ArgumentError, ConfigError
+from odps_nb.errors import ArgumentError, ConfigError, a_type
 from odps_nb.filters.literals import zone_of
 from odps_nb.secret import SECRET_NAMES, Hidden, hidden, hides_secrets
 from odps_nb.terms import TableName, TransferMode
@@ -155,7 +155,7 @@ class Profile:
         cache_limit(self.blob_cache)
         if not isinstance(self.client_options, ClientOptions):
             raise ConfigError(
-                f"client_options is a {type(self.client_options).__name__}, not ClientOptions",
+                f"client_options is {a_type(type(self.client_options))}, not ClientOptions",
                 option="client_options",
                 hint="pass odps_nb.ClientOptions(…)",
             )

@@ -16,7 +16,7 @@ from typing import Any
 
 from odps_nb.client.auth.choice import Offer
 from odps_nb.client.auth.sources import from_variables, stated, untrusted
-from odps_nb.errors import ConfigError
+from odps_nb.errors import ConfigError, a_type
 from odps_nb.secret import Hidden, Secret, hidden
 
 CONFIG = Path("~/.aliyun/config.json")
@@ -203,7 +203,7 @@ def from_pyodps(entry: Any, *, needs_key: bool) -> Hidden:
     account = getattr(entry, "account", None)
     if account is None:
         raise ConfigError(
-            f"a {type(entry).__name__} has no account of pyodps",
+            f"{a_type(type(entry))} has no account of pyodps",
             option="source",
             hint="pass the ODPS object of pyodps, e.g. o of DataWorks",
         )

@@ -22,7 +22,7 @@ from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.calls.progress import Phase, ProgressTracker, Sending
 from odps_nb.client.calls.responses import CallUpload
 from odps_nb.client.calls.storage import StorageClient
-from odps_nb.errors import ArgumentError, ChecksumError, FramingError
+from odps_nb.errors import ArgumentError, ChecksumError, FramingError, a_type
 from odps_nb.terms import BlobReference, PartitionSpec
 from odps_nb.wire.calls import WriteBlob, WriteBlobAnswer, WriteBlobBatch
 from odps_nb.wire.frames import FrameEncoder, FrameHeader
@@ -141,7 +141,7 @@ def _source(item: BlobItem, files: contextlib.ExitStack) -> _Source:
         return _Source(content=path, start=0, size=status.st_size, **known)
     if not callable(getattr(content, "read", None)):
         raise ArgumentError(
-            f"a blob cannot be created from a {type(content).__name__}",
+            f"a blob cannot be created from {a_type(type(content))}",
             argument="data",
             hint="pass bytes, a path or a binary file",
         )

@@ -43,6 +43,7 @@ from odps_nb.convert.fitting.nested import (
     with_unit,
 )
 from odps_nb.convert.fitting.numbers import MAX_DIGITS, rounded
+from odps_nb.errors import a_type
 from odps_nb.schema import (
     ArrayType,
     DecimalType,
@@ -171,7 +172,7 @@ def _unsupported(values: _Objects, position: int, target: OdpsType) -> Misfit:
     kinds = {dict: "struct", list: "list", tuple: "list", np.ndarray: "list"}
     if (word := kinds.get(type(value))) is not None:
         _, hint = kind_problem(word, target, AS_THEY_ARE) or ("", "")
-        reason = f"a {kind} does not fit {target.code.name}"
+        reason = f"{a_type(kind)} does not fit {target.code.name}"
     else:
         reason, hint = problem_of(value)
         reason = reason or f"a value of type {kind} does not fit {target.code.name}"

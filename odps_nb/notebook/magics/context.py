@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from IPython.core.error import UsageError
 
 from odps_nb.client.calls.progress import ProgressListener
-from odps_nb.errors import ConfigError, StateError, visible
+from odps_nb.errors import ConfigError, StateError, a_type, visible
 from odps_nb.explained import expanded
 from odps_nb.html import bundle, escape
 from odps_nb.notebook.display import output
@@ -262,7 +262,7 @@ class Context:
         held = self.shell.user_ns.get(name)
         if isinstance(held, ModuleType if connects else (ModuleType, Connection)):
             kind = "module" if isinstance(held, ModuleType) else "connection"
-            raise UsageError(f"-o {name}: this variable holds a {kind}; pass another name")
+            raise UsageError(f"-o {name}: this variable holds {a_type(kind)}; pass another name")
 
     # -- the output ---------------------------------------------------------------------------
 

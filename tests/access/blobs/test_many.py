@@ -168,7 +168,7 @@ def test_file_names_returned_by_a_function_are_made_safe(odps, hostile, tmp_path
     assert names[:3] == ["outside.txt", "passwd", "_"]
     assert names[3].startswith("CON") or names[3].startswith("_CON")
     assert names[4:] == ["a", "A-2"]
-    with pytest.raises(ArgumentError, match="returned a int") as caught:
+    with pytest.raises(ArgumentError, match="returned an int") as caught:
         odps.blobs(hostile).save(tmp_path, file_name=lambda index, head: index)
     assert caught.value.notes[-1] == "blob 0 in the list of references"
 

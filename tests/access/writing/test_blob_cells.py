@@ -105,7 +105,7 @@ def test_all_missing_values_of_pandas_are_nulls():
     ("text", "value", "said"),
     [
         ("blob", "a.png", "a blob must be bytes or a Path, not a string"),
-        ("blob", 5, "a int cannot be written as a blob"),
+        ("blob", 5, "an int cannot be written as a blob"),
         ("blob", Path("/no/such/file"), "the file does not exist"),
         ("blob", io.StringIO("x"), "is in text mode"),
         ("array<blob>", [b"x", "y"], "a blob must be bytes or a Path, not a string"),

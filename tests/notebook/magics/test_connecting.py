@@ -146,11 +146,12 @@ def test_local_starts_a_service_and_the_same_cell_finds_it_again(ip, tmp_path):
         ip.user_ns["first"].close()
 
 
-def test_a_local_service_keeps_its_tables_until_the_kernel_ends(ip, odps):
+def test_a_local_service_keeps_its_tables_until_the_kernel_ends(ip, odps, new_name):
     context = ip.magics_manager.registry["OdpsMagics"].context
+    kept = new_name("kept")
     run(ip, "%odps connect local")
     first = context.connection
-    first.create_table("kept", "id bigint")
+    first.create_table(kept, "id bigint")
     seen = {}
     for options in ["--timezone Asia/Shanghai", "", "--schema default", "--timezone Asia/Shanghai"]:
         run(ip, f"%odps connect local {options}")
@@ -160,11 +161,11 @@ def test_a_local_service_keeps_its_tables_until_the_kernel_ends(ip, odps):
         asked = dict([options.removeprefix("--").split()]) if options else {}
         assert found.profile.timezone == asked.get("timezone")
         assert found.profile.schema == asked.get("schema")
-        assert [row[0] for row in run(ip, "%odps tables kept*")] == ["kept"]
+        assert [row[0] for row in run(ip, f"%odps tables {kept}*")] == [kept]
         run(ip, "%odps connect odps")
-        assert len(run(ip, "%odps tables kept*")) == 0
+        assert len(run(ip, f"%odps tables {kept}*")) == 0
     run(ip, "%odps connect local --project second")
-    assert len(run(ip, "%odps tables kept*")) == 0
+    assert len(run(ip, f"%odps tables {kept}*")) == 0
     second = context.connection
     context.close()
     assert not first._service.is_running
