@@ -11,7 +11,7 @@ import pytest
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.calls.progress import Phase, ProgressTracker
 from odps_nb.client.read.requests import InstanceRows
-from odps_nb.client.sql.query import cancel_sql, run_sql, submit_sql, wait_sql
+from odps_nb.client.sql.query import cancel_sql, fetch_status, run_sql, submit_sql, wait_sql
 from odps_nb.client.sql.result import ResultSession, iter_result, open_result
 from odps_nb.errors import (
     CancelledError,
@@ -245,6 +245,25 @@ def test_a_query_that_another_client_stopped_raises_an_error():
     }
     with ControlService(**script) as service, pytest.raises(QueryError, match="Cancelled"):
         run_sql(service.storage, "select 1")
+
+
+@pytest.mark.parametrize(
+    ("status", "tasks", "expected"),
+    [
+        ("Running", ["Success"], "running"),  # the task has ended, the instance has not
+        ("Running", ["Failed"], "running"),
+        ("Running", [], "running"),
+        ("Running", ["Waiting"], "waiting"),
+        ("Suspended", ["Success"], "suspended"),
+        ("Terminated", ["Success"], "success"),
+        ("Terminated", ["Success", "Failed"], "failed"),
+    ],
+)
+def test_a_job_has_ended_only_if_its_instance_has(status, tasks, expected):
+    state = InstanceStatus(status=status, tasks=tuple(TaskState(status=one) for one in tasks))
+    with ControlService(SubmitSql=[submitted()], GetTaskStatus=[give(state)]) as service:
+        instance = submit_sql(service.storage, "select 1")
+        assert fetch_status(service.storage, instance) == expected
 
 
 def test_a_timeout_ends_the_wait_but_not_the_query():
