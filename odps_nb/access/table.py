@@ -5,6 +5,7 @@ About 400 of its lines document the public methods, so it stays one file.
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -930,6 +931,13 @@ class Table(Displayed, Viewed, ForEngines):
                 generated = f": {c.generated.text}" if c.generated is not None else ""
                 rows.append((c.name, format_type(c.type), kind + generated, c.comment))
         return rows
+
+    def __format__(self, spec: str) -> str:
+        """Return the table's full name, so that f-strings of SQL can contain a table."""
+        name = self._name
+        if name.schema is None and self.connection.profile.schema:  # two parts name a schema then
+            name = dataclasses.replace(name, schema="default")
+        return format(str(name), spec)
 
     def __repr__(self) -> str:
         """Return the table's name and cached metadata; sends no request."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -13,7 +14,7 @@ import odps_nb
 from odps_nb import Connection
 from odps_nb.notebook.display.listing import MAX_ROWS, Listing
 from odps_nb.notebook.gallery.page import OUTPUT_BUDGET
-from odps_nb.terms import format_bytes
+from odps_nb.terms import TableName, format_bytes
 from tests.support.compat.recorder import Recorder
 
 _REQUEST = re.compile("request id [0-9A-F]+")
@@ -141,6 +142,23 @@ def test_partitions_and_metadata_are_shown_in_one_short_line(odps: Connection) -
         f"TableInfo(local.orders, 22 columns, 2,048,000 rows, {size}, owner="
     )
     assert len(repr(orders.info)) < 120
+
+
+@pytest.mark.parametrize("schema", [None, "default"])
+def test_an_f_string_contains_the_full_name_of_a_table(
+    odps: Connection, schema: str | None
+) -> None:
+    profile = replace(odps.profile, schema=schema)
+    with odps_nb.connect(profile) as connection:
+        unqualified = TableName(project="local", schema=None, table="types_all")
+        for table in (connection.table("types_all"), connection.table(unqualified)):
+            query = f"select count(*) as n from {table}"
+            assert query.endswith("local.default.types_all" if schema else " local.types_all")
+            assert (
+                connection.sql(query).to_pandas().n[0] == odps.table("types_all").read().row_count
+            )
+            assert connection.table(f"{table}").schema == table.schema
+            assert f"{table:>30}".strip() == f"{table}"
 
 
 def displayable_objects(odps: Connection) -> list[Any]:
