@@ -214,8 +214,7 @@ def _ends(
         left = delay if deadline is None else min(delay, deadline - storage.monotonic())
         if left <= 0:
             return False
-        if cancel.wait(left):
-            cancel.check()
+        cancel.wait(left)  # if it is cancelled, the next request raises
         delay = min(LAST_POLL, delay * 1.5)
     return True
 
