@@ -236,6 +236,13 @@ def test_a_failure_has_the_message_of_the_service(text, kind, code):
     assert "instance i1" in caught.value.notes
 
 
+def test_the_error_of_a_refused_statement_shows_its_position():
+    refused = fail(400, "ODPS-0130161", "ODPS-0130161:[2,3] Parse exception - invalid token")
+    with ControlService(SubmitSql=[refused]) as service, pytest.raises(ServiceError) as caught:
+        submit_sql(service.storage, "select *\n  frm orders")
+    assert caught.value.excerpt == "    frm orders\n    ^"
+
+
 def test_a_query_that_another_client_stopped_raises_an_error():
     script = {
         "SubmitSql": [submitted()],
