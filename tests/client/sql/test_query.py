@@ -336,6 +336,16 @@ def test_cancelling_a_query_sends_one_request():
     assert len(service.calls["CancelInstance"]) == 1
 
 
+def test_only_the_conflict_of_an_ended_query_is_no_error_of_a_cancellation():
+    refused = [fail(409, "InvalidStateSetting"), fail(409, "AnotherConflict")]
+    script = {"SubmitSql": [submitted()], "CancelInstance": refused}
+    with ControlService(**script) as service, service.client() as storage:
+        instance = submit_sql(storage, "select 1")
+        cancel_sql(storage, instance)
+        with pytest.raises(ConflictError, match="AnotherConflict"):
+            cancel_sql(storage, instance)
+
+
 def test_the_title_of_a_query_is_one_short_line():
     with ControlService(SubmitSql=[submitted()]) as service, service.client() as storage:
         instance = submit_sql(storage, "select\n  1,\n" + "  2,\n" * 100)
