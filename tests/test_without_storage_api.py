@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -18,7 +19,8 @@ def collected(repo: Path, *options: str) -> tuple[list[str], str]:
     """Return the ids of the tests of a module that a run would choose, and what it prints."""
     command = [sys.executable, "-m", "pytest", MODULE, "--collect-only", "-o", "addopts="]
     command += ["-q", "--import-mode=importlib", "-p", "no:cacheprovider", *options]
-    done = subprocess.run(command, cwd=repo, capture_output=True, text=True, timeout=100)
+    env = {**os.environ, "PYTEST_ADDOPTS": ""}  # -v would change the list
+    done = subprocess.run(command, cwd=repo, env=env, capture_output=True, text=True, timeout=100)
     assert done.returncode == 0, done.stdout + done.stderr
     return re.findall(rf"^{MODULE}::(\S+)", done.stdout, re.MULTILINE), done.stdout
 

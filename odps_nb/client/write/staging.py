@@ -15,6 +15,7 @@ import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Any, NoReturn, Self
 
 import numpy as np
@@ -296,15 +297,23 @@ def commit_staged(
     named = ",".join(sorted(f"{version}:{name}" for name, version in streams))
     unique = str(uuid.uuid5(_NAMESPACE, f"{_staging(ref)} {named}"))
     attempts = storage.attempts(f"commit of {ref.table}, session {ref.session_id}", tracker=tracker)
-    while True:
-        try:
-            with _explained(ref):
-                run_sql(
-                    storage, sql, settings=settings, unique_id=unique, keeps=True, tracker=tracker
-                )
-            break
-        except (TransportError, ServerFaultError, ProtocolError) as error:
-            attempts.again(error, idempotent=True)
+
+    run = partial(run_sql, storage, sql, settings=settings, unique_id=unique, keeps=True)
+    try:
+        while True:
+            try:
+                with _explained(ref):
+                    run(tracker=tracker)
+                break
+            except (TransportError, ServerFaultError, ProtocolError) as error:
+                attempts.again(error, idempotent=True)
+    except OdpsNbError as error:
+        if error.in_doubt:
+            error.add_note(
+                f"the staging table {_staging(ref)} remains for {LIFECYCLE_DAYS} days, because the "
+                "statement that reads it may still be running"
+            )
+        raise
     try:
         drop_staging(storage, ref)
     except OdpsNbError as error:  # the rows are committed; the service drops the table later

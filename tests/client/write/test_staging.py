@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -274,8 +275,8 @@ def test_a_commit_in_doubt_keeps_the_staging_table(
 
     with pytest.raises(OdpsNbError, match="unknown") as caught:
         run()
-    assert not caught.value.notes
-    (name,) = staging(odps)
+    (name,), (note,) = staging(odps), caught.value.notes
+    assert re.search(rf"the staging table \S+{name} remains for 3 days", note)
     odps.drop_table(name)
 
 
