@@ -219,7 +219,7 @@ class OdpsNbError(Exception):
 
     def _rewrite(self, change: Callable[[str], str]) -> None:
         """Apply ``change`` to each text in the message, the facts and the notes."""
-        self.args = (change(self.message), *self.args[1:])
+        self.args: tuple[Any, ...] = (change(self.message), *self.args[1:])
         for name in self.fact_names:
             if isinstance(value := getattr(self, name), str):
                 setattr(self, name, change(value))
@@ -424,7 +424,8 @@ class PositionError(ArgumentError, IndexError):
 class MissingKeyError(ArgumentError, KeyError):
     """The mapping does not contain the key."""
 
-    __str__ = Exception.__str__  # KeyError.__str__ quotes the message
+    def __str__(self) -> str:
+        return Exception.__str__(self)  # KeyError.__str__ quotes the message
 
 
 class ConversionError(OdpsNbError):
