@@ -134,7 +134,8 @@ class Context:
         key = (root and str(expanded(root).resolve()), options.get("project"))
         known = self._services.get(key, ())
         service = known[0]._service if known else None
-        if service is None or not service.is_running:
+        refused = options.keys() & {"region", "network"}  # by connect()
+        if refused or service is None or not service.is_running:
             self._services[key] = [odps_nb.connect("local", **options)]
         schema, timezone = options.get("schema"), options.get("timezone")
         opened = self._services[key]

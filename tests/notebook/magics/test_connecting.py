@@ -164,6 +164,8 @@ def test_a_local_service_keeps_its_tables_until_the_kernel_ends(ip, odps, new_na
         assert [row[0] for row in run(ip, f"%odps tables {kept}*")] == [kept]
         run(ip, "%odps connect odps")
         assert len(run(ip, f"%odps tables {kept}*")) == 0
+    with pytest.raises(ConfigError, match="region does not apply"):
+        run(ip, "%odps connect local --region cn-hangzhou")
     run(ip, "%odps connect local --project second")
     assert len(run(ip, f"%odps tables {kept}*")) == 0
     second = context.connection
