@@ -747,7 +747,8 @@ class Table(Displayed, Viewed, ForEngines):
             merged by a SQL statement, which is billed.
         deleted
             Name of a boolean column that is in the data, but not in the table. Rows where it is
-            true are deleted by their key in the same commit.
+            true are deleted by their key in the same commit; the others, also if it is null, are
+            written.
 
         Raises
         ------
