@@ -1,4 +1,4 @@
-"""Silences redundant warnings from pyspark and Java, and pyspark's log of query errors."""
+"""Silences redundant messages from pyspark and Java, and pyspark's log of query errors."""
 
 from __future__ import annotations
 
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 _NOTICE = "PySpark does not yet fully support pandas"
 _JAVA = b"WARNING: Using incubator modules: "
+_TRACEBACK = b"Traceback (most recent call last):\n"
+_FRAME = re.compile(rb'  File "[^"]*pyspark[/\\]daemon\.py", line \d+, in (manager|worker)\n')
+_BROKEN = b"BrokenPipeError: [Errno 32] Broken pipe\n"
 _STDERR = 2
 
 
@@ -30,11 +33,12 @@ def without_pandas_notice() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def without_java_notice() -> Iterator[None]:
-    """Hide Java's notice about incubator modules, which a notebook shows as a red box.
+def without_harmless_lines() -> Iterator[None]:
+    """Hide two messages on stderr, which a notebook shows as red boxes.
 
-    A JVM started inside the block keeps the pipe as its stderr; lines other than the notice pass
-    through the pipe unchanged.
+    They are Java's notice about incubator modules, and the error of a Python process that Spark
+    ends because it has been idle for a minute. A JVM started inside the block keeps the pipe as its
+    stderr; all other lines pass through the pipe unchanged.
     """
     try:
         outside = os.dup(_STDERR)
@@ -56,9 +60,28 @@ def without_java_notice() -> Iterator[None]:
 
 def _pass_on(reading: int, outside: int) -> None:
     with open(reading, "rb") as source, open(outside, "wb", buffering=0) as target:
-        for line in source:
-            if not line.startswith(_JAVA):
-                target.write(line)
+        for line in _shown(source):
+            target.write(line)
+
+
+def _shown(lines: Iterable[bytes]) -> Iterator[bytes]:
+    held: list[bytes] = []  # of tracebacks; several processes may print theirs at the same time
+    for line in lines:
+        if line == _TRACEBACK or (held and line.startswith(b"  ")):
+            held.append(line)
+        elif line == _BROKEN and held and _is_of_daemon(held):
+            held.remove(_TRACEBACK)
+            if _TRACEBACK not in held:
+                held.clear()
+        elif not line.startswith(_JAVA):
+            yield from held
+            held.clear()
+            yield line
+    yield from held
+
+
+def _is_of_daemon(traceback: Iterable[bytes]) -> bool:
+    return all(_FRAME.match(line) for line in traceback if line.startswith(b"  File "))
 
 
 def be_quiet(spark: SparkSession) -> None:

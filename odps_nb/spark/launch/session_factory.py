@@ -25,7 +25,7 @@ from odps_nb.errors import ArgumentError, ConfigError
 from odps_nb.explained import explained
 from odps_nb.spark.launch._quiet import (
     be_quiet,
-    without_java_notice,
+    without_harmless_lines,
     without_pandas_notice,
     without_refused_settings,
 )
@@ -73,9 +73,10 @@ def session(
         value of ``SPARK_REMOTE``. odps_nb must be installed where the server's Python workers run.
         A server on another machine accepts only ``spark.sql`` settings.
     quiet
-        Hide Java's notice about incubator modules, pyspark's notice about pandas 3, and its JSON
-        log of failed queries. ``spark.stop()`` undoes this. Default: show all three, but Java's
-        notice only outside notebooks, which would show it as an error.
+        Hide pyspark's notice about pandas 3 and its JSON log of failed queries until
+        ``spark.stop()``. Until the JVM ends, also hide Java's notice about incubator modules and
+        the errors of idle Python processes that Spark ends. Default: show all four; notebooks,
+        which would show them as errors, hide the last two.
     progress
         As for `Table.read`: by default, a card shows that Spark is starting.
     conf
@@ -188,7 +189,7 @@ def _made(
 ) -> SparkSession:
     for name, value in {**ours, **chosen}.items():
         builder = builder.config(name, value)
-    start = without_java_notice() if quiet or in_kernel() else contextlib.nullcontext()
+    start = without_harmless_lines() if quiet or in_kernel() else contextlib.nullcontext()
     refused = without_refused_settings(ours.keys() - chosen.keys())
     with without_pandas_notice(), refused, start:
         spark: SparkSession = builder.getOrCreate()

@@ -52,13 +52,35 @@ def test_warnings_about_refused_settings_are_hidden_only_for_settings_of_odps_nb
     ]
 
 
-PARENT = r"""
-import subprocess, sys, threading
-from odps_nb.spark.launch._quiet import without_java_notice
+IDLE = """\
+Traceback (most recent call last):
+  File "/lib/pyspark/python/lib/pyspark.zip/pyspark/daemon.py", line 264, in manager
+    code = worker(sock, authenticated)
+  File "/lib/pyspark/python/lib/pyspark.zip/pyspark/daemon.py", line 95, in worker
+BrokenPipeError: [Errno 32] Broken pipe
+"""
+OTHERS = [
+    IDLE.replace("BrokenPipeError: [Errno 32] Broken pipe", "RuntimeError: unknown module"),
+    IDLE.replace("/pyspark/daemon.py", "/work.py", 1),
+    IDLE.replace("Traceback (most recent call last):", "Traceback of Java:"),
+    "BrokenPipeError: [Errno 32] Broken pipe\n",
+]
+PRINTED = (
+    "WARNING: Using incubator modules: jdk.incubator.vector\nError: no room\n"
+    + IDLE
+    + "".join(line * 2 for line in IDLE.splitlines(keepends=True))
+    + "".join(OTHERS)
+    + "Traceback (most recent call last):\n  last line"
+)
+KEPT = "Error: no room\n" + "".join(OTHERS) + "Traceback (most recent call last):\n  last line"
 
-said = "WARNING: Using incubator modules: jdk.incubator.vector\nError: no room\nlast line"
-with without_java_notice():
-    child = subprocess.Popen([sys.executable, "-c", f"import os; os.write(2, {said.encode()!r})"])
+CHILD = f"import os; os.write(2, {PRINTED.encode()!r})"
+PARENT = f"""
+import subprocess, sys, threading
+from odps_nb.spark.launch._quiet import without_harmless_lines
+
+with without_harmless_lines():
+    child = subprocess.Popen([sys.executable, "-c", {CHILD!r}])
 child.wait()
 for thread in threading.enumerate():
     if thread.name == "spark-stderr":
@@ -68,9 +90,9 @@ print("then ours", file=sys.stderr)
 """
 
 
-def test_only_the_notice_about_incubator_modules_is_dropped() -> None:
+def test_only_the_notice_of_java_and_the_errors_of_idle_processes_are_dropped() -> None:
     done = subprocess.run([sys.executable, "-c", PARENT], capture_output=True, text=True)
-    assert (done.returncode, done.stderr) == (0, "Error: no room\nlast linethen ours\n")
+    assert (done.returncode, done.stderr) == (0, f"{KEPT}then ours\n")
 
 
 def test_a_process_without_stderr_can_start_a_session() -> None:
