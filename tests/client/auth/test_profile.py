@@ -419,8 +419,10 @@ def test_a_credentials_function_replaces_the_application_account_of_the_source()
     app = {"app_id": "app", "app_key": "other"}
     old = Profile(**place, access_id="old", access_key="k", **app)
     entry = ODPS("me", "k", **place, app_account=AppAccount("app", "other"), overwrite_global=False)
-    environ = {"ODPS_APP_ID": "app", "ODPS_APP_KEY": "other", "ODPS_ACCESS_ID": "old"}
+    variables = {"ODPS_APP_ID": "app", "ODPS_APP_KEY": "other"}
+    environ = {**variables, "ODPS_ACCESS_ID": "old"}
     for profile in (
+        Profile.resolve(environ=variables, credentials=keys, **place),
         odps_nb.connect(old, credentials=keys).profile,
         odps_nb.connect(entry, credentials=keys).profile,
         Profile.resolve(environ=environ, credentials=keys, **place),

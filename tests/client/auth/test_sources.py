@@ -19,6 +19,7 @@ from odps import ODPS
 from odps.accounts import CredentialProviderAccount, StsAccount
 
 import odps_nb
+from odps_nb.client.auth.choice import OVERRIDDEN
 from odps_nb.client.auth.profile import Profile
 from odps_nb.client.auth.resolution import resolve
 from odps_nb.errors import ConfigError
@@ -532,6 +533,7 @@ import os, certifi
 trusted = os.environ.get("TRUSTED") or certifi.where()
 certifi.where = lambda: trusted
 
+from odps_nb.client.auth.choice import OVERRIDDEN
 from odps_nb.client.auth.profile import Profile
 
 profile = Profile.resolve(**{PLACE})
@@ -629,6 +631,11 @@ def test_settings_are_reported_by_name_without_their_values(home, monkeypatch):
     unused = {"ODPS_ACCESS_ID", "ODPS_ACCESS_KEY", "ODPS_STS_TOKEN"}
     assert {name for name, _ in told["environment"].unused} == unused
     assert "key-of" not in repr(choice.findings)
+    home.odps("me", token=False)  # the account in use, so that only earlier values take precedence
+    monkeypatch.delenv("ODPS_STS_TOKEN")
+    _, choice = resolve(None, Hidden(), Hidden(os.environ), everything=True)
+    told = {finding.source: finding for finding in choice.findings}
+    assert told["environment"].reasons() == [f"ODPS_ACCESS_ID, ODPS_ACCESS_KEY ({OVERRIDDEN})"]
 
 
 def test_if_settings_are_missing_the_error_names_unused_sources(home, monkeypatch, tmp_path):
