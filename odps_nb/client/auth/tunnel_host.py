@@ -24,8 +24,6 @@ def check_tunnel_host(found: str, *, endpoint: str, has_token: bool) -> None:
     If requests carry a token (``has_token``), the address must be in the endpoint's domain.
     """
     theirs, ours = _host(found), _host(endpoint)
-    if theirs == ours:
-        return
     if is_private(theirs):
         why = "" if is_private(ours) else ", which is in a private network"
     else:

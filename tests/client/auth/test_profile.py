@@ -429,6 +429,24 @@ def test_a_credentials_function_replaces_the_application_account_of_the_source()
     ):
         found = profile.keys
         assert (found.access_id, found.app_id, found.app_key) == ("new", "app", "other")
+        assert "_source" not in repr(profile)
+
+
+def test_an_empty_argument_removes_the_value_of_the_source():
+    old = Profile(endpoint="http://h/api", project="p", access_id="me", access_key="k", region="cn")
+    assert repr(old).startswith("Profile(endpoint='http://h/api', project='p', access_id='")
+    assert "None" not in repr(old)
+    found = odps_nb.connect(old, region="").profile
+    assert (found.region, found.endpoint) == (None, "http://h/api")
+    with pytest.raises(ConfigError, match="project is missing"):
+        odps_nb.connect(old, project="")
+    with pytest.raises(ConfigError, match="client_options is a dict, not ClientOptions"):
+        odps_nb.connect(old, client_options={})
+
+
+def test_rejected_keys_without_a_source_are_not_renewed():
+    profile = Profile(endpoint="http://h/api", project="p", access_id="me", access_key="k")
+    assert profile._renew(profile.keys) is False
 
 
 def test_credentials_can_be_passed_for_an_entry_without_a_key():
@@ -439,6 +457,10 @@ def test_credentials_can_be_passed_for_an_entry_without_a_key():
     entry.account = Unknown()
     with pytest.raises(ConfigError, match="has no key"):
         Profile.from_pyodps(entry)
+    entry.project = None
+    with pytest.raises(ConfigError, match="project is missing"):
+        Profile.from_pyodps(entry, credentials=AccessKey("me", SECRET))
+    entry.project = "p"
     assert Profile.from_pyodps(entry, credentials=AccessKey("me", SECRET)).keys.access_id == "me"
 
 

@@ -183,6 +183,25 @@ def test_an_access_id_in_the_arguments_selects_the_source_with_its_key(home):
     assert found == ("me", "key-of-me", "None")
 
 
+def test_a_token_belongs_to_the_id_of_the_variables_of_temporary_keys(home):
+    home.environ(ODPS_ACCESS_ID="me", ODPS_ACCESS_KEY="key-of-me", ODPS_STS_TOKEN="token-of-role")
+    home.environ(ODPS_STS_ACCESS_KEY_ID="role", ODPS_STS_ACCESS_KEY_SECRET="key-of-role")
+    assert account_of(Profile.resolve(**PLACE)) == ("me", "key-of-me", "None")
+
+
+def test_the_file_of_the_vendors_cli_can_be_disabled_and_its_mcp_server_names_the_project(home):
+    home.config("me", token=False)
+    home.environ(MAXCOMPUTE_DEFAULT_PROJECT="second")
+    found = Profile.resolve(endpoint=PLACE["endpoint"])
+    assert (account_of(found), found.project) == (("me", "key-of-me", "None"), "second")
+    home.environ(MAXCOMPUTE_PROJECT="first", ALIBABA_CLOUD_CLI_PROFILE_DISABLED="TRUE")
+    found = Profile.resolve(endpoint=PLACE["endpoint"], access_id="a", access_key="k")
+    assert found.project == "first"
+    _, choice = resolve(None, Hidden(), Hidden(os.environ), everything=True)
+    assert not choice.has_account
+    assert not [finding for finding in choice.findings if "config.json" in finding.source]
+
+
 def test_no_token_of_a_later_source_is_added_to_the_same_keys(home):
     home.profile("me", token=False)
     home.odps("me", token=True)

@@ -60,6 +60,7 @@ def test_a_private_storage_host_of_a_public_service_is_refused(named, has_token)
         (PUBLIC, "https://dt.example.com"),
         (PUBLIC, "https://aliyun.com.example.com"),
         (PUBLIC, "https://8.8.8.8"),
+        ("https://8.8.4.4/api", "https://1.1.4.4"),
         ("https://odps.one.com.cn/api", "https://odps.two.com.cn"),
         ("http://127.0.0.1:1/api", "https://dt.example.com"),
     ],
