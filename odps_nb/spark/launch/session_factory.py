@@ -6,13 +6,12 @@ that binds to a VPN address, or secrets in the event log.
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import os
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -162,7 +161,8 @@ def _started(
     os.environ.update(_environment(master, os.environ))
     ours = defaults(master)
     if is_local(master) and (warehouse := "spark.sql.warehouse.dir") not in chosen:
-        ours[warehouse] = _warehouse()
+        with _warehouse() as ours[warehouse]:
+            return _made(builder, ours, chosen, quiet=quiet)
     return _made(builder, ours, chosen, quiet=quiet)
 
 
@@ -271,19 +271,24 @@ def _heap(memory: int | None) -> str:
     return f"{min(max(share, _GIB // 2), 8 * _GIB) >> 20}m"
 
 
-def _warehouse() -> str:
-    """Return a new folder for Spark's own tables; at exit, it is removed if it is empty.
+@contextlib.contextmanager
+def _warehouse() -> Iterator[str]:
+    """Yield a new folder for Spark's own tables; the JVM removes it at its end if it is empty.
 
     Spark's default, ``spark-warehouse`` in the current folder, would appear next to the notebook.
     """
-    folder = Path(tempfile.mkdtemp(prefix="odps-nb-spark-"))
+    from pyspark import SparkContext
 
-    def remove_empty() -> None:
+    folder = tempfile.mkdtemp(prefix="odps-nb-spark-")
+    try:
+        yield folder
+    except BaseException:
         with contextlib.suppress(OSError):  # not empty: keep the tables
-            folder.rmdir()
-
-    atexit.register(remove_empty)
-    return str(folder)
+            Path(folder).rmdir()
+        raise
+    # `atexit` would not do: ipykernel waits for the JVM, so Jupyter kills the kernel
+    if SparkContext._jvm is not None:
+        SparkContext._jvm.java.io.File(folder).deleteOnExit()
 
 
 def _environment(master: str, environ: Mapping[str, str]) -> dict[str, str]:

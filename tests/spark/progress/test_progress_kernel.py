@@ -128,7 +128,7 @@ def kernel(service: LocalService) -> Iterator[tuple[KernelManager, BlockingKerne
         run((manager, client), STOP)
     finally:
         client.stop_channels()
-        manager.shutdown_kernel()  # not killed, so that it removes Spark's empty folder
+        manager.shutdown_kernel(now=True)
         manager.cleanup_resources()
 
 
