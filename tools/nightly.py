@@ -145,6 +145,8 @@ def page(steps: list[Step]) -> str:
             lines += [row(name, folder) for name, folder in one.folders.items()]
             failed = [name for folder in one.folders.values() for name in folder.failed]
             lines += ["", "Failed:", "", *(f"- `{name}`" for name in failed)] if failed else []
+            if not (one.passed or failed):
+                lines += ["", "No test failed. The output has the reason, e.g. files left behind."]
     if VERSIONS.exists() and any(one.name == "versions" for one in steps):
         lines += ["", "## versions", "", "| row | outcome |", "|---|---|"]
         for one in json.loads(VERSIONS.read_text("utf-8"))["sessions"]:
