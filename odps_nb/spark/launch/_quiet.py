@@ -81,7 +81,8 @@ def _shown(lines: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def _is_of_daemon(traceback: Iterable[bytes]) -> bool:
-    return all(_FRAME.match(line) for line in traceback if line.startswith(b"  File "))
+    frames = [line for line in traceback if line.startswith(b"  File ")]
+    return bool(frames) and all(map(_FRAME.match, frames))
 
 
 def be_quiet(spark: SparkSession) -> None:

@@ -64,6 +64,7 @@ OTHERS = [
     IDLE.replace("/pyspark/daemon.py", "/work.py", 1),
     IDLE.replace("Traceback (most recent call last):", "Traceback of Java:"),
     "BrokenPipeError: [Errno 32] Broken pipe\n",
+    "Traceback (most recent call last):\nBrokenPipeError: [Errno 32] Broken pipe\n",
 ]
 PRINTED = (
     "WARNING: Using incubator modules: jdk.incubator.vector\nError: no room\n"

@@ -177,7 +177,7 @@ def test_a_local_session_creates_no_folder_near_the_notebook(
     odps_nb.spark.session("local[2]", spark_sql_warehouse_dir="kept")
     made_folder, kept = given
     assert Path(made_folder).parent == Path(tempfile.gettempdir())
-    Path(made_folder).rmdir()  # an empty folder, which the exit removes
+    Path(made_folder).rmdir()  # created by this process; the JVM removes it
     assert kept == "kept"
 
 
