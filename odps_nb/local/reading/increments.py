@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import accumulate, pairwise
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -199,6 +200,15 @@ def _buckets(rows: pa.Table, table: StoredTable) -> np.ndarray:
     if keys.num_columns == 1 and pa.types.is_integer(keys.schema.field(0).type):
         numbers = pc.fill_null(keys.column(0).cast(pa.int64()), 0).to_numpy()
         return np.asarray(np.mod(numbers, count), np.int64)
-    columns = [column.to_pylist() for column in keys.columns]
+    columns = [_python_values(column) for column in keys.columns]
     hashes = (zlib.crc32(repr(key).encode()) % count for key in zip(*columns, strict=True))
     return np.fromiter(hashes, np.int64, rows.num_rows)
+
+
+def _python_values(column: pa.ChunkedArray) -> list[Any]:
+    """Return values for hashing; a time has the same value in microseconds and nanoseconds."""
+    if pa.types.is_timestamp(column.type):
+        column = column.cast(pa.timestamp("us"), safe=False).cast(pa.int64())
+    elif pa.types.is_duration(column.type):
+        column = column.cast(pa.int64())
+    return column.to_pylist()  # type: ignore[no-any-return]  # pyarrow

@@ -87,7 +87,7 @@ class Predicate:
         types = {c.name: c.type for c in schema.partition_columns}
         columns = {
             name: pa.array(
-                [constant(dict(s.items)[name], types[name], name).as_py() for s in specs],
+                [constant(dict(s.items)[name], types[name], name) for s in specs],
                 arrow_type(types[name]),
             )
             for name in self.columns

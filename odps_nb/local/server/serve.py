@@ -25,6 +25,7 @@ from typing import Any
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from odps_nb.child_process import hide_pandas
 from odps_nb.errors import ConfigError, OdpsNbError, explain
 from odps_nb.explained import expanded
 from odps_nb.local.forms import Forms
@@ -207,6 +208,7 @@ def _serve(options: argparse.Namespace, root: Path, ended: threading.Event) -> N
         forms=Forms.parse(options.form),
         services=parse_services(options.services),
     )
+    hide_pandas()
     prepared = False
 
     def prepare(folder: DataFolder) -> None:

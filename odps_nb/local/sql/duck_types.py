@@ -169,7 +169,7 @@ class StoredRows:
         """
         if self.held is not None:
             return self.held
-        # imported here because it imports pandas, which the service avoids
+        # imported here because only the worker process needs it
         import pyarrow.dataset as ds
         from pyarrow import fs
 

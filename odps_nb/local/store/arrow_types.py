@@ -107,7 +107,7 @@ def check_years(array: pa.Array, what: str, first_day: int = _YEAR_0) -> None:
     """Raise 400 for a time before the year 0 or after the year 9999.
 
     MaxCompute stores the year 0 (pyodps, `test_antique_datetime`). Nested times must
-    begin with the year 1, because Python, which formats them, has no year 0.
+    begin with the year 1, because clients convert them to Python objects, which have no year 0.
     """
     kind = array.type
     if pa.types.is_nested(kind):

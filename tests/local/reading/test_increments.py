@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 from odps_nb.errors import ConflictError, NotFoundError
+from odps_nb.local.reading.increments import _buckets
 from odps_nb.local.service import Service, Settings
 from odps_nb.schema import Column, TableSchema
 from odps_nb.terms import IndexSplit, PartitionSpec, TableName, WriteMode
@@ -95,3 +96,15 @@ def test_a_dropped_table_leaves_no_records_of_its_versions(service: Service) -> 
     service.snapshots.drop_table(service.catalog.table(NAME))
     service.tidy()
     assert service.database.rows("SELECT * FROM version_marks") == []
+
+
+def test_a_time_as_key_has_the_same_bucket_in_both_units(service: Service) -> None:
+    schema = TableSchema(columns=(Column(name="t", type=parse_type("timestamp")),))
+    name = TableName(project="local", table="times")
+    service.catalog.create_table(name, schema, owner="me", properties={"primary_key": "t"})
+    table = service.catalog.table(name)
+    micros = pa.table({"t": pa.array(range(0, 10**9, 10**7), pa.timestamp("us"))})
+    nanos = micros.cast(pa.schema({"t": pa.timestamp("ns")}))
+    found = _buckets(nanos, table).tolist()
+    assert found == _buckets(micros, table).tolist()
+    assert len(set(found)) > 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 import os
 import signal
@@ -45,6 +46,13 @@ def test_only_committed_rows_survive_restarts_and_a_kill(root: Path) -> None:
         peer.sql("CREATE TABLE kept (a bigint);")
         peer.write("kept", pa.table({"a": [1, 2]}))
         reading = peer.open_read("kept")
+        peer.sql("CREATE TABLE days (day date);")
+        peer.write("days", pa.table({"day": [dt.date(2026, 11, 30)]}))
+        libraries = {
+            part for m in psutil.Process(first.pid).memory_maps() for part in m.path.split("/")
+        }
+        assert "pyarrow" in libraries
+        assert "pandas" not in libraries  # loading it takes half a second
     with start(root, samples=False) as second:
         assert second.access_key == first.access_key
         peer = Peer(second)

@@ -307,3 +307,23 @@ def test_a_result_as_text_has_unchanged_bytes(odps: Connection, stored: str) -> 
     wanted = GetInstanceResult(project=odps.profile.project, instance_id=result.instance_id)
     assert odps._storage.call(wanted).tasks[0].text == '"s"\n"caf\ufffd"\n'
     assert open_result(odps._storage, result._instance).row_count == 1
+
+
+def test_a_result_as_text_has_times_with_all_their_digits_at_every_level(odps: Connection) -> None:
+    """The service runs without pandas, without which pyarrow refuses to convert nanoseconds."""
+    fine = "cast('2026-05-11 12:34:53.123421123' as timestamp)"
+    first = "cast('0001-01-01 00:00:00.1' as timestamp_ntz)"
+    span = "cast('2020-01-01' as timestamp) - cast('2020-01-02 00:00:00.5' as timestamp)"
+    second = "cast('2026-05-11 12:34:53' as datetime)"
+    for query, wanted in {
+        f"{fine} as c": "2026-05-11 12:34:53.123421123",
+        f"array({fine}) as c": '[""2026-05-11 12:34:53.123421123""]',
+        f"map({fine}, 1) as c": '{""2026-05-11 12:34:53.123421123"":1}',
+        f"named_struct('x', array({first})) as c": '{""x"":[""0001-01-01 00:00:00.100000""]}',
+        f"map({second}, date'2026-01-02') as c": '{""2026-05-11 12:34:53"":""2026-01-02""}',
+        f"{span} as c": "-1 00:00:00.500000000",
+        f"array({span}) as c": '[""-1 00:00:00.500000000""]',
+    }.items():
+        result = odps.sql(f"select {query}")
+        request = GetInstanceResult(project=odps.profile.project, instance_id=result.instance_id)
+        assert odps._storage.call(request).tasks[0].text == f'"c"\n"{wanted}"\n'

@@ -7,8 +7,8 @@ Storage API; without it, they are deselected, and the summary counts them by rea
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterator
+from collections import Counter, deque
+from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import wraps
 from typing import TYPE_CHECKING, Any
@@ -34,6 +34,8 @@ REASONS = {
 _LEFT_OUT = pytest.StashKey[Counter[str]]()
 _WORKER_KEY = "without_storage_api"
 _in_use = ALL
+#: The last lines of stderr of each service started in this process.
+_said: list[deque[str]] = []
 
 
 # -- services ---------------------------------------------------------------------------------
@@ -58,6 +60,18 @@ def using(names: str) -> Iterator[None]:
         yield
     finally:
         _in_use = before
+
+
+def _recorded(drain: Callable[..., Any]) -> Callable[..., Any]:
+    """Return `drain`, which reads the stderr of a service, and keep the lines for failed tests."""
+
+    @wraps(drain)
+    def drained(stream: Any) -> Any:
+        lines, reader = drain(stream)
+        _said.append(lines)
+        return lines, reader
+
+    return drained
 
 
 def _with_services(start: Callable[..., LocalService]) -> Callable[..., LocalService]:
@@ -132,6 +146,24 @@ def pytest_configure(config: pytest.Config) -> None:
             raise pytest.UsageError(f"--services: {unknown.pop()!r} must be one of {ALL}")
         _in_use = names
     launch.start = _with_services(launch.start)
+    launch._drain = _recorded(launch._drain)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup() -> None:
+    for lines in _said:
+        lines.clear()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Show what the embedded services wrote to stderr during a test that failed."""
+    report = yield
+    if report.failed:
+        report.sections += [
+            ("stderr of an embedded service", "\n".join(one)) for one in _said if one
+        ]
+    return report
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
