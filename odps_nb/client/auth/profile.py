@@ -116,9 +116,10 @@ class Profile:
         for setting in fields(self):
             value = getattr(self, setting.name, None)
             if isinstance(value, str):
-                object.__setattr__(self, setting.name, type(value)(value.strip(BLANKS)))
+                value = type(value)(value.strip(BLANKS)) or None
+                object.__setattr__(self, setting.name, value)
             if value is not None and setting.name in TEXTS:
-                check_text(setting.name, getattr(self, setting.name))
+                check_text(setting.name, value)
         lacking = [option for option in ("endpoint", "project") if not getattr(self, option)]
         object.__setattr__(self, "_source", self._make_source())
         account = Hidden((name, getattr(self, name)) for name in TEXT_CREDENTIALS)
@@ -277,8 +278,9 @@ class Profile:
         environ
             Environment variables. Default: those of this process.
         keywords
-            Fields of `Profile`; ``None`` has no effect. ``network`` (``"public"`` or ``"vpc"``)
-            selects the endpoint of a ``region`` if there is no ``endpoint``.
+            Fields of `Profile`; ``None`` has no effect, and ``""`` removes the value of a source.
+            ``network`` (``"public"`` or ``"vpc"``) selects the endpoint of a ``region`` if there is
+            no ``endpoint``.
 
         Raises
         ------

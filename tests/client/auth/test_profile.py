@@ -433,11 +433,21 @@ def test_a_credentials_function_replaces_the_application_account_of_the_source()
 
 
 def test_an_empty_argument_removes_the_value_of_the_source():
-    old = Profile(endpoint="http://h/api", project="p", access_id="me", access_key="k", region="cn")
+    optional = {
+        "region": "cn",
+        "schema": "s",
+        "tunnel_endpoint": "http://t",
+        "quota": "q",
+        "timezone": "UTC",
+        "blob_cache": "off",
+    }
+    old = Profile(endpoint="http://h/api", project="p", access_id="me", access_key="k", **optional)
     assert repr(old).startswith("Profile(endpoint='http://h/api', project='p', access_id='")
     assert "None" not in repr(old)
-    found = odps_nb.connect(old, region="").profile
-    assert (found.region, found.endpoint) == (None, "http://h/api")
+    for name, value in optional.items():
+        found = odps_nb.connect(old, **{name: " "}).profile
+        left = {one: getattr(found, one) for one in optional}
+        assert left == {**optional, name: None}, value
     with pytest.raises(ConfigError, match="project is missing"):
         odps_nb.connect(old, project="")
     with pytest.raises(ConfigError, match="client_options is a dict, not ClientOptions"):
