@@ -164,6 +164,7 @@ class TableVersions:
         with _explained():
             session = self._open((version, version) if version else None)
         name, found = self._settings.read.table, session.latest_version
+        self.storage.transfer.require_storage(f"streaming {name}")  # the others have no versions
         if version and session.splits:
             raise ProtocolError(
                 f"the service returned rows of {name} for the empty version range ({version}, "

@@ -50,6 +50,8 @@ if TYPE_CHECKING:
 
     from odps_nb.client.calls.storage import StorageClient
 
+#: Not `DatetimeType`, which PySpark 4.0 lacks.
+_TIMES = (spark.DateType, spark.TimestampType, spark.TimestampNTZType)
 #: A struct with these fields is uploaded as a blob. Only ``data`` is required; `NEW_BLOB` has all
 #: three fields.
 NEW_BLOB_FIELDS: dict[str, type[spark.DataType]] = {
@@ -109,8 +111,8 @@ def _is_castable(given: pa.DataType, kind: spark.DataType) -> bool:
     if pt.is_list(given) or pt.is_map(given):
         return isinstance(kind, spark.ArrayType if pt.is_list(given) else spark.MapType)
     if pt.is_temporal(given):
-        return isinstance(kind, (spark.DatetimeType, spark.StringType))
-    if is_bytes(given) or isinstance(kind, (spark.DatetimeType, spark.BinaryType)):
+        return isinstance(kind, (*_TIMES, spark.StringType))
+    if is_bytes(given) or isinstance(kind, (*_TIMES, spark.BinaryType)):
         return is_text(given)
     return isinstance(kind, spark.AtomicType)
 

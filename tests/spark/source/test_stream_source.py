@@ -16,6 +16,7 @@ import odps_nb.spark
 from odps_nb.errors import (
     ConfigError,
     ConflictError,
+    NoStorageApiError,
     NotFoundError,
     ProtocolError,
     SessionExpiredError,
@@ -304,6 +305,24 @@ def test_a_service_without_versions_is_reported(profile: Profile, follow: Open) 
         with pytest.raises(ConfigError, match="reports no version of") as caught:
             reader.initialOffset()
     assert "spark.read" in str(caught.value.hint)
+
+
+def test_a_stream_without_the_storage_api_fails_before_its_first_batch_and_says_why(
+    profile: Profile, follow: Open
+) -> None:
+    with pytest.raises(NoStorageApiError, match=r"streaming .* uses only the tunnel"):
+        follow(transfer="tunnel").initialOffset()
+
+    def refusing(action: str, status: int, body: bytes) -> tuple[int, bytes]:
+        if action != CREATE:
+            return status, body
+        return 403, b'{"Code": "Forbidden", "Message": "open storage is not enabled"}'
+
+    with (
+        Altering(profile.tunnel_endpoint or "", refusing) as service,
+        pytest.raises(NoStorageApiError, match=r"^streaming .* open storage is not enabled"),
+    ):
+        follow(tunnel_endpoint=service.url).initialOffset()
 
 
 def test_a_service_that_returns_the_start_version_is_refused(
