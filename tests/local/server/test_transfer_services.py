@@ -14,6 +14,7 @@ from odps_nb.local.forms import Forms
 from odps_nb.local.server.launch import LocalService, start
 from odps_nb.local.transfer_services import SERVICES, parse_services, refusal
 from odps_nb.wire.calls import WireRequest
+from tests.support.service import services
 from tests.support.service.peer import Peer
 
 REFUSALS = {
@@ -148,3 +149,14 @@ def test_an_unknown_service_is_refused_with_the_choices(text: str) -> None:
 def test_a_service_with_an_unknown_name_does_not_start() -> None:
     with pytest.raises(ConfigError, match="unknown service 'tunel'"):
         start(samples=False, options=("--services", "tunel"))
+
+
+def test_a_test_without_the_fixture_has_the_services_of_the_run(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The fixture keeps its value until another test needs a different one."""
+    monkeypatch.setattr(services, "_of_fixture", "tunnel")
+    monkeypatch.setattr(services, "_in_use", "tunnel")
+    assert services.by_tunnel()
+    services.pytest_runtest_setup(request.node)
+    assert services._in_use == services._given

@@ -33,7 +33,8 @@ REASONS = {
 }
 _LEFT_OUT = pytest.StashKey[Counter[str]]()
 _WORKER_KEY = "without_storage_api"
-_in_use = ALL
+#: The names that ``--services`` gave, those of the fixture, and those of services started now.
+_given = _of_fixture = _in_use = ALL
 #: The last lines of stderr of each service started in this process.
 _said: list[deque[str]] = []
 
@@ -110,11 +111,11 @@ def _pool(_private_home: None) -> Iterator[Pool]:
 
 
 @pytest.fixture(scope="session")
-def services(request: pytest.FixtureRequest) -> Iterator[str]:
+def services(request: pytest.FixtureRequest) -> str:
     """The transfer services of the embedded services that this test uses."""
-    names = getattr(request, "param", _in_use)
-    with using(names):
-        yield names
+    global _of_fixture, _in_use
+    _of_fixture = _in_use = getattr(request, "param", _given)
+    return _in_use
 
 
 @pytest.fixture(scope="session")
@@ -138,19 +139,25 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
     """Replace the function that starts services before test modules import it."""
-    global _in_use
+    global _given, _of_fixture, _in_use
     from odps_nb.local.server import launch
 
     if names := config.getoption("--services"):
         if unknown := set(names.split(",")) - set(ALL.split(",")):
             raise pytest.UsageError(f"--services: {unknown.pop()!r} must be one of {ALL}")
-        _in_use = names
+        _given = _of_fixture = _in_use = names
     launch.start = _with_services(launch.start)
     launch._drain = _recorded(launch._drain)
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_runtest_setup() -> None:
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Use the names of ``--services`` for a test without the fixture `services`.
+
+    The fixture keeps its value until a test needs another one.
+    """
+    global _in_use
+    _in_use = _of_fixture if "services" in getattr(item, "fixturenames", ()) else _given
     for lines in _said:
         lines.clear()
 
@@ -169,7 +176,7 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Run each test of a module marked ``every_service`` for each set of services."""
     definition = metafunc.definition
-    if definition.get_closest_marker("every_service") is None or _in_use != ALL:
+    if definition.get_closest_marker("every_service") is None or _given != ALL:
         return
     if "services" not in metafunc.fixturenames:
         metafunc.fixturenames.append("services")
@@ -200,7 +207,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         (reason,) = mark.args
         if reason not in REASONS:
             raise pytest.UsageError(f"{item.nodeid}: unknown reason {reason!r} of storage_api")
-        if not _enough(reason, _in_use):
+        if not _enough(reason, _given):
             left_out.append(item)
             reasons[reason] += 1
     if left_out:
@@ -226,7 +233,7 @@ def pytest_terminal_summary(
     """Print how many tests were deselected because they need the Storage API."""
     reasons = config.stash.get(_LEFT_OUT, Counter())
     if reasons:
-        terminalreporter.section(f"deselected, because there is only {_in_use}")
+        terminalreporter.section(f"deselected, because there is only {_given}")
         for reason, count in reasons.most_common():
             terminalreporter.write_line(f"{count:6d}  {reason}")
         terminalreporter.write_line(f"{reasons.total():6d}  in all")
