@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from functools import partial
 from typing import Any, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from odps_nb.arrow.leaves import with_leaf_types, with_leaves
 from odps_nb.convert.unreadable import check_unions
 from odps_nb.errors import ConversionError
 from odps_nb.formats.parsers.strip import samples
@@ -21,6 +24,7 @@ from odps_nb.parsing.values import UnshowableError
 from odps_nb.terms import count_of
 
 _LONGEST: Final = 200
+_NANOS: Final = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 
 
 def first_rows(
@@ -44,7 +48,7 @@ def first_rows(
         prefix = "not decoded here" if reason == NOT_UTF8 else DAMAGED
         raise UnshowableError(f"{prefix}: {reason}") from None
     head = [f"{field.name[:_LONGEST]} · {field.type}" for field in batch.schema][: len(shown)]
-    rows = zip(*(map(_value, column) for column in shown), strict=True)
+    rows = zip(*(map(_value, _with_text(column)) for column in shown), strict=True)
     facts = (f"{count} × {count_of(len(batch.schema), 'column')}",)
     for name, values in _bytes_of(batch):
         sounds, data = samples(partial(iter, values), size)
@@ -80,8 +84,41 @@ def empty_batch(schema: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([pa.nulls(0, kind) for kind in schema.types], schema=schema)
 
 
+def _with_text(column: pa.Array) -> pa.Array:
+    """Convert times at every level to text: Python has no nanoseconds, and only years 1 to 9999."""
+    kind = with_leaf_types(column.type, None, _text_type)
+    if kind.equals(column.type):
+        return column
+    with contextlib.suppress(pa.ArrowException):  # e.g. an unknown time zone
+        # a slice of lists still contains all of their values
+        shown = column.take(pa.array(range(len(column))))
+        return with_leaves(shown, kind, _times_as_text)
+    return column
+
+
+def _text_type(kind: pa.DataType, _: object) -> pa.DataType:
+    return pa.string() if pa.types.is_temporal(kind) and not pa.types.is_interval(kind) else kind
+
+
+def _times_as_text(array: pa.Array, text: pa.DataType) -> pa.Array:
+    if not pa.types.is_duration(array.type):
+        texts = pc.replace_substring_regex(array.cast(text), r"\.0+($|[Z+-])", r"\1")
+        return pc.replace_substring_regex(texts, r"([+-]\d\d)(\d\d)$", r"\1:\2")
+    unit = array.type.unit
+    numbers = array.cast(pa.int64()).to_pylist()
+    return pa.array([None if one is None else _duration(one, unit) for one in numbers], text)
+
+
+def _duration(value: int, unit: str) -> str:
+    micros, rest = divmod(value * _NANOS[unit], 1000)
+    with contextlib.suppress(OverflowError):
+        if not rest:
+            return str(timedelta(microseconds=micros))
+    return f"{value} {unit}"
+
+
 def _value(value: Any) -> Any:
-    with contextlib.suppress(ValueError, OverflowError):  # the date is outside Python's range
+    with contextlib.suppress(ValueError, OverflowError):
         return value.as_py()
     try:
         return value.cast(pa.string())

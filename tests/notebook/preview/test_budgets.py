@@ -155,6 +155,29 @@ def test_times_are_shown_with_all_digits():
     assert "5881580-07-11" in page.text or "date32" in page.text
 
 
+def test_times_inside_lists_maps_and_structs_are_shown_with_all_digits():
+    nanos, spans = pa.timestamp("ns"), pa.duration("ns")
+    columns = {
+        "l": pa.array([[1, None], None], pa.list_(nanos)),
+        "m": pa.array([[(1_000_000_000, 7)], []], pa.map_(nanos, spans)),
+        "s": pa.array(
+            [{"x": 1, "y": 2932897}, None], pa.struct([("x", nanos), ("y", pa.date32())])
+        ),
+        "d": pa.array([90_000_000_000, 1], spans),
+    }
+    out = io.BytesIO()
+    pq.write_table(pa.table(columns), out)
+    page = seen(out.getvalue(), size=SINGLE)
+    for cell in (
+        "['1970-01-01 00:00:00.000000001', None]",
+        "[('1970-01-01 00:00:01', '7 ns')]",
+        "{'x': '1970-01-01 00:00:00.000000001', 'y': '10000-01-01'}",
+        "0:01:30",
+        "1 ns",
+    ):
+        assert cell in page.text, page.text
+
+
 HEADER = (900_000).to_bytes(8, "little")  # length of the header of a safetensors file
 
 

@@ -500,6 +500,8 @@ def test_the_parser_process_imports_only_parsers():
     )
     assert done.stdout.split() == [
         *(
+            "arrow",
+            "arrow.leaves",
             "child_process",
             "convert",
             "convert.pictures",
@@ -511,7 +513,7 @@ def test_the_parser_process_imports_only_parsers():
             "formats.shared",
         ),
         *("parsing", "parsing.encodings", "parsing.lengths", "parsing.process"),
-        *("parsing.reasons", "parsing.values", "terms"),
+        *("parsing.reasons", "parsing.values", "schema", "terms"),
     ]
 
 

@@ -17,6 +17,7 @@ from odps_nb.spark.blobs import task as blob_tasks
 from odps_nb.spark.blobs.task import BlobTask, map_batches
 from odps_nb.spark.tasks.credentials import TaskProfile
 from odps_nb.spark.tasks.errors import from_spark
+from odps_nb.spark.versions import DATA_SOURCES, pyspark_version
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -109,7 +110,10 @@ def test_arguments_are_checked_before_a_task_runs(odps: Connection, media: DataF
     with pytest.raises(ArgumentError, match="has 2 columns 'content'") as caught:
         odps_nb.spark.with_blobs(twice, odps, "content")
     assert caught.value.argument == "ref_column"
-    for value in ("interval 1 month", "make_interval(1)", "array()"):
+    values = ["interval 1 month", "array()"]
+    if pyspark_version() >= DATA_SOURCES:
+        values.append("make_interval(1)")  # PySpark 3.5 cannot return the schema
+    for value in values:
         with pytest.raises(ConversionError, match="column 'more': Spark cannot send") as unsent:
             odps_nb.spark.with_blobs(media.selectExpr("content", f"{value} more"), odps, "content")
         assert unsent.value.hint == "cast the column, or drop it before this call"
