@@ -44,7 +44,7 @@ def test_a_time_zone_is_set_like_other_settings(tmp_path, profile):
     assert profile.timezone is None
 
 
-@pytest.mark.parametrize("name", ["Mars/Base", "", "../etc/passwd", "+08:00", "Shanghai"])
+@pytest.mark.parametrize("name", ["Mars/Base", "../etc/passwd", "+08:00", "Shanghai"])
 def test_an_unknown_time_zone_is_refused_immediately(profile, name):
     with pytest.raises(ConfigError, match="there is no time zone") as caught:
         odps_nb.connect(profile, timezone=name)
