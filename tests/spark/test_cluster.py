@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 
 HOME = Path(pyspark.__file__).parent
 READY = 120.0
+#: With PySpark 4.0, a task costs several times as much as with 4.3: a test may take ten minutes.
+pytestmark = pytest.mark.timeout(1300)
 COUNT = 40_000
 SPLITS_EACH, EXECUTORS = 100, 3
 CLUSTER = {"spark.executor.memory": "512m", "spark.executor.cores": "1"}
@@ -242,7 +244,7 @@ def _submit(
     conf = [f"--conf={name}={value}" for name, value in CLUSTER.items()]
     command = [str(HOME / "bin" / "spark-submit"), "--master", cluster.master, *conf, *options]
     return subprocess.run(
-        [*command, str(job)], capture_output=True, text=True, timeout=300, env=env, cwd=job.parent
+        [*command, str(job)], capture_output=True, text=True, timeout=600, env=env, cwd=job.parent
     )
 
 
