@@ -38,7 +38,7 @@ BELOW: dict[str, set[str]] = {
     "parsing": VALUES | {"child_process"},
     "html": {"errors"},
     "convert": VALUES | {"wire", "arrow", "parsing"},
-    "formats": VALUES | {"html", "parsing", "convert"},
+    "formats": VALUES | {"html", "parsing", "convert", "arrow"},
     "filters": VALUES | {"sql_parser"},
     "client": VALUES_AND_LIFE | {"wire", "arrow", "http", "filters"},
     "access": VALUES_AND_LIFE | {"html", "wire", "http", "convert", "formats", "filters", "client"},
