@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import MISSING, dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
 from odps_nb.client.auth import sources, vendor
@@ -116,7 +116,8 @@ class Profile:
         for setting in fields(self):
             value = getattr(self, setting.name, None)
             if isinstance(value, str):
-                value = type(value)(value.strip(BLANKS)) or None
+                unset = None if setting.default is MISSING else setting.default
+                value = type(value)(value.strip(BLANKS)) or unset
                 object.__setattr__(self, setting.name, value)
             if value is not None and setting.name in TEXTS:
                 check_text(setting.name, value)

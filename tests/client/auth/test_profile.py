@@ -448,6 +448,7 @@ def test_an_empty_argument_removes_the_value_of_the_source():
         found = odps_nb.connect(old, **{name: " "}).profile
         left = {one: getattr(found, one) for one in optional}
         assert left == {**optional, name: None}, value
+    assert odps_nb.connect(old, api_version="").profile.api_version == 2
     with pytest.raises(ConfigError, match="project is missing"):
         odps_nb.connect(old, project="")
     with pytest.raises(ConfigError, match="client_options is a dict, not ClientOptions"):
