@@ -176,6 +176,7 @@ def test_added_columns_are_null_in_old_rows_and_can_be_written(
         ("x double not null", "cannot be NOT NULL"),
         ("x blob", "without BLOB columns"),
         ("x dubble", "'dubble' is not a type"),
+        (", ".join(f"c{n} int" for n in range(1200)), "at most 1,200 columns"),
         (TableSchema(partition_columns=parse_columns("x string")), "only data columns"),
         (5, "columns is of type int"),
     ],

@@ -87,6 +87,11 @@ def test_a_table_with_a_blob_gets_the_required_properties(column):
     }
 
 
+def test_a_table_with_a_vector_gets_the_required_settings():
+    for column in ("vector(float,3)", "array<vector(float,3)>"):
+        assert settings_of(schema(f"v {column}"))["odps.sql.type.vector.enable"] == "true"
+
+
 @pytest.mark.parametrize(
     ("columns", "partitions", "options", "message"),
     [
@@ -101,6 +106,7 @@ def test_a_table_with_a_blob_gets_the_required_properties(column):
         ("id bigint", "", {"cluster_by": ("id",), "buckets": 0}, "must be a number of buckets"),
         ("id bigint", "b blob", {}, "partition column 'b' contains a BLOB"),
         ("m map<blob,int>", "", {}, "a MAP with a BLOB in its key"),
+        ("l array<map<blob,int>>", "", {}, "a MAP with a BLOB in its key"),
         ("b blob", "", {"properties": {"transactional": "false"}}, "needs 'true'"),
         ("größe bigint", "", {}, "'größe' is not a valid column name"),
         ("`a b` bigint", "", {}, "'a b' is not a valid column name"),

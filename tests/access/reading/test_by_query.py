@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -102,6 +103,18 @@ def test_a_read_of_a_view_accepts_a_limit(view: Table) -> None:
     head = view.head(3, columns=["id", "text"])
     assert (len(head), list(head.columns)) == (3, ["id", "text"])
     assert view.head(0).empty
+    again = view.read(["id"], session_id=view.read(["id"]).session_id, limit=5)
+    assert [split.count for split in again.splits] == [5]
+
+
+def test_the_query_selects_only_what_a_read_needs(
+    view: Table, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "odps_nb")
+    view.read(["id"], where="amount < 10.25").to_arrow()
+    assert re.search(r"select `?id`?, `?amount`? from .* where .*amount`? < 10.25", caplog.text)
+    view.read(["id"], limit=17).to_arrow()
+    assert re.search(r"select `?id`? from \S+ limit 17;", caplog.text)
 
 
 def test_repeated_reads_of_a_view_return_one_snapshot(view: Table, plain: Table) -> None:

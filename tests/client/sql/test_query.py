@@ -11,11 +11,14 @@ import pytest
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.calls.progress import Phase, ProgressTracker
 from odps_nb.client.read.requests import InstanceRows
+from odps_nb.client.sql.cost import check_cost, estimate_sql
+from odps_nb.client.sql.csv_result import parse_csv
 from odps_nb.client.sql.query import cancel_sql, fetch_status, run_sql, submit_sql, wait_sql
 from odps_nb.client.sql.result import ResultSession, iter_result, open_result
 from odps_nb.errors import (
     CancelledError,
     ConflictError,
+    FramingError,
     NotFoundError,
     QueryError,
     RequestTimeoutError,
@@ -399,6 +402,29 @@ def test_an_expired_result_is_not_found():
         open_result(service.storage, submit_sql(service.storage, "select 1"))
     assert "run the query again" in gone.value.hint
     assert "result of instance i1" in gone.value.__notes__
+
+
+@pytest.mark.parametrize("text", ['"a"\n"1', '"a","b"\n"1","x\n', '"a"\n"1"x"\n'])
+def test_a_text_result_that_is_not_whole_raises_an_error(text):
+    with pytest.raises(FramingError, match="the last cell has no end"):
+        parse_csv(text)
+
+
+def test_an_estimate_without_a_task_raises_an_error():
+    script = {
+        "SubmitSql": [submitted()],
+        "GetInstance": [OVER],
+        "GetTaskStatus": [ended("Success")],
+        "GetInstanceResult": [give(InstanceResult(tasks=()))],
+    }
+    with ControlService(**script) as service, pytest.raises(FramingError, match="no estimate"):
+        estimate_sql(service.storage, "select 1")
+
+
+def test_a_statement_that_reads_no_table_is_not_estimated():
+    with ControlService() as service:
+        check_cost(service.storage, "drop table t", 1)
+    assert not service.calls
 
 
 def test_rows_are_returned_in_order_and_counted():
