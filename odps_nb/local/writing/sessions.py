@@ -101,7 +101,8 @@ class WriteSessions:
     ) -> None:
         """Make rows visible. Idempotent; raises for an aborted session.
 
-        ``chosen`` lists (stream id, version) pairs. The default is all closed streams. Rows of open
+        ``chosen`` lists (stream id, version) pairs, at most one version of each stream; a repeated
+        pair counts once. The default is all closed streams. Rows of open
         streams are silently dropped, as in the real service (live tests of the C++ client:
         TestTableWriteMultiStreamsWithSpecialState).
         """
@@ -112,7 +113,10 @@ class WriteSessions:
             self._require_open(session)
             streams = self.streams.closed(session)
             if chosen is not None:
-                named = (self.streams.stream(session, *pair) for pair in chosen)
+                distinct = dict.fromkeys(chosen)
+                if len({stream_id for stream_id, _ in distinct}) < len(distinct):
+                    raise errors.invalid("the commit names two versions of one stream")
+                named = (self.streams.stream(session, *pair) for pair in distinct)
                 streams = sorted(named, key=lambda stream: natural_order(stream.stream_id))
             additions = [a for s in streams for a in self.streams.parts(session, s)]
             self._publish(session, additions)

@@ -108,6 +108,18 @@ def test_a_higher_version_replaces_a_stream(peer: Peer, name: str) -> None:
     assert stored_values(peer, name) == [2]
 
 
+def test_a_commit_stores_each_named_stream_once(peer: Peer, name: str) -> None:
+    session = peer.open_write(name)
+    for version in (1, 2):
+        peer.open_stream(name, session, "0", version)
+        peer.put(name, session, "0", ids(version), version)
+        peer.close_stream(name, session, "0", version)
+    with pytest.raises(InvalidRequestError, match="two versions of one stream"):
+        peer.commit(name, session, ("0", 1), ("0", 2))
+    peer.commit(name, session, ("0", 2), ("0", 2))
+    assert stored_values(peer, name) == [2]
+
+
 def test_streams_are_kept_in_the_order_of_their_names(peer: Peer, name: str) -> None:
     session = peer.open_write(name)
     for stream in ("10", "2", "b", "a"):
