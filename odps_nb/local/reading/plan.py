@@ -101,7 +101,7 @@ class ReadRules:
         return self.filter_block_rows
 
     def check_split(self, table: StoredTable, request: CreateReadSession, forms: Forms) -> None:
-        """Raise 400 if the table does not support the split mode or the splits are too small."""
+        """Raise 400 if the splits are too small, or the table or service does not support them."""
         mode, name = request.split_mode, table.name.table
         keyed, supported = bool(table.key_columns), tuple(SplitMode)
         if keyed and request.incremental_read:
@@ -119,6 +119,8 @@ class ReadRules:
             )
         if mode is SplitMode.BUCKET and not keyed and not table.is_clustered:
             raise errors.invalid(f"{name} has no buckets because it is not clustered")
+        if request.bucket_ids:
+            raise errors.invalid("the embedded service does not support RequiredBucketIds")
         if mode is SplitMode.SIZE and request.split_number < self.min_split_bytes:
             raise errors.invalid(
                 f"SplitNumber is {request.split_number}; with SplitMode Size, it must be at least"

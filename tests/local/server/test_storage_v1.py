@@ -203,6 +203,7 @@ def test_rows_contain_partition_columns_unless_the_session_names_a_partition(
     [
         ({"split_number": 1}, "it must be at least 10485760 bytes"),
         ({"split_mode": SplitMode.BUCKET}, "has no buckets"),
+        ({"bucket_ids": (0,)}, "does not support RequiredBucketIds"),
         ({"data_columns": ("missing",)}, "there is no column 'missing'"),
     ],
 )
