@@ -185,6 +185,8 @@ _STREAM = {  # one row, whose only column is 7
         ("count", b"\4", "1 rows received, 2 declared"),
         ("checksum", _varint(END_RECORD << 3), "has the tag 33553408; expected 33554431"),
         ("total", _varint(_TOTAL ^ 1), "row count or checksum does not match"),
+        ("total", _varint(_TOTAL) + b"".join(_STREAM.values()), "bytes follow the end"),
+        ("stream end", b"\x08\x0e" + _STREAM["stream end"], "the last record .* is incomplete"),
     ],
 )
 def test_a_changed_row_stream_is_refused(part: str, changed: bytes, message: str) -> None:

@@ -119,6 +119,8 @@ def _decoded(source: BinaryIO, coding: str) -> Iterator[bytes]:
         while not inflate.eof and (chunk := inflate.unconsumed_tail or source.read(MAX_PIECE)):
             yield inflate.decompress(chunk, MAX_PIECE)
         yield inflate.flush()
+        if inflate.unused_data or source.read(1):
+            raise errors.malformed("bytes follow the end of the compressed body")
         return
     undo = decoder(from_http_name(coding.replace("x-odps-lz4-frame", "x-lz4-frame")))
     while chunk := source.read(MAX_PIECE):

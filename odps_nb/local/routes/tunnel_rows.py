@@ -186,6 +186,8 @@ def decode_rows(columns: Sequence[Column], data: memoryview) -> Iterator[pa.Reco
             f"the row stream is damaged: its row count or checksum does not match ({count} rows"
             f" received, {declared_count} declared)"
         )
+    if not reader.at_end:
+        raise errors.malformed("bytes follow the end of the row stream")
     if rows:
         yield _batch(rows, columns, schema)
 
@@ -197,6 +199,8 @@ def _record(reader: _Reader, columns: Sequence[Column]) -> tuple[int, list[Any],
     while True:
         number = reader.varint() >> 3
         if number == META_COUNT:
+            if crc:
+                raise errors.malformed("the last record of the row stream is incomplete")
             return number, row, crc
         if number == END_RECORD:
             if reader.varint() & 0xFFFFFFFF != crc:
@@ -277,6 +281,10 @@ class _Reader:
 
     def __init__(self, data: memoryview) -> None:
         self._data, self._at = data, 0
+
+    @property
+    def at_end(self) -> bool:
+        return self._at == len(self._data)
 
     def varint(self) -> int:
         number = shift = 0

@@ -75,7 +75,7 @@ def test_a_damaged_compressed_upload_is_refused_and_leaves_no_file(
 ) -> None:
     whole = compress(arrow())
     assert upload("&arrow", whole, coding).status_code == 200
-    for body in (b"", compress(b""), whole[:-20], b"\xff" + whole[1:]):
+    for body in (b"", compress(b""), whole[:-20], b"\xff" + whole[1:], whole * 2):
         answer = upload("&arrow", body, coding)
         assert (answer.status_code, answer.json()["Code"]) == (400, "MalformedDataStream"), body
     assert not list(Path(bare.root, "work").glob("*.*"))
