@@ -48,6 +48,7 @@ from odps_nb.wire.calls import (
     decode_partition,
     find_header,
 )
+from odps_nb.wire.tunnel.calls import MAX_BLOCKS
 
 _RANGE = re.compile(r"\((\d{1,18}),(\d{1,18})\)", re.ASCII)
 ROWS_TYPE = "application/octet-stream"
@@ -173,9 +174,10 @@ class Tunnel:
 
     def _block(self, context: RequestContext) -> dict[str, Any]:
         session, block = self._session(context), context.params.get("blockid", "")
-        if not (block.isascii() and block.isdigit()):
-            raise errors.invalid(f"blockid is {block!r}; it must be a number")
-        self._writes.write_whole(session, block, uploaded(self._service, session, context))
+        if not re.fullmatch("[0-9]{1,18}", block) or int(block) >= MAX_BLOCKS:
+            raise errors.invalid(f"blockid is {block[:40]!r}; it must be 0 to {MAX_BLOCKS - 1}")
+        batches = uploaded(self._service, session, context)
+        self._writes.write_whole(session, str(int(block)), batches)
         return {}
 
     # -- results ------------------------------------------------------------------------------

@@ -48,8 +48,13 @@ def tunnel(
 def upload(peer: Peer) -> Any:
     peer.sql("CREATE TABLE uploaded (id bigint, at timestamp);")
     upload_id = tunnel(peer, "POST", "uploads").json()["UploadID"]
-    query = f"uploadid={upload_id}&blockid=0"
-    yield lambda form, *body: tunnel(peer, "PUT", query + form, *body)
+    query = f"uploadid={upload_id}"
+
+    def put(form: str, *body: Any) -> requests.Response:
+        block = "" if "&blockid=" in form else "&blockid=0"
+        return tunnel(peer, "PUT", query + block + form, *body)
+
+    yield put
     peer.sql("DROP TABLE uploaded;")
 
 
@@ -79,6 +84,18 @@ def test_a_damaged_compressed_upload_is_refused_and_leaves_no_file(
         answer = upload("&arrow", body, coding)
         assert (answer.status_code, answer.json()["Code"]) == (400, "MalformedDataStream"), body
     assert not list(Path(bare.root, "work").glob("*.*"))
+
+
+def test_a_block_is_a_number_below_20000_and_is_stored_once(peer: Peer, upload: Any) -> None:
+    for number in ("7", "007"):
+        answer = upload(f"&arrow&blockid={number}", arrow())
+        assert answer.status_code == 200
+    state = tunnel(peer, "GET", answer.request.url.partition("?")[2].partition("&")[0]).json()
+    assert state["UploadedBlockList"] == [{"BlockID": 7}]
+    for number in ("20000", "-1", "", "9" * 5000):
+        answer = upload(f"&arrow&blockid={number}", arrow())
+        assert (answer.status_code, answer.json()["Code"]) == (400, "InvalidArgument")
+        assert "it must be 0 to 19999" in answer.json()["Message"]
 
 
 def test_an_interrupted_upload_leaves_no_file(upload: Any, bare: LocalService) -> None:
