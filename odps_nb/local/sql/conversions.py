@@ -65,6 +65,12 @@ regexp_extract regexp_instr regexp_replace regexp_substr
 """
 _CONVERTING = frozenset(_OF_TEXT.split())
 """Functions that convert numbers to text."""
+_OF_NUMBERS = """
+abs acos asin atan atan2 avg cbrt cos cosh cot degrees exp ln log log10 log2 median pow power
+radians sign sin sinh sqrt stddev stddev_pop stddev_samp sum tan tanh
+"""
+_COMPUTING = frozenset(_OF_NUMBERS.split())
+"""Functions that convert text to DOUBLE (vendor's pages of these functions)."""
 _COMPARED = (
     *(*COMPARISONS, exp.Between, exp.In, exp.Case, exp.DecodeCase),
     *(exp.Greatest, exp.Least),
@@ -74,6 +80,7 @@ _COMPARED = (
 def convert(query: Any, types: Types, *, exact_values: bool = False) -> None:
     """Add explicit conversions in place. ``exact_values`` keeps numbers in VALUES as written."""
     for node in reversed(list(query.walk(bfs=False))):  # inner nodes first
+        _read_numbers(node, types)
         if isinstance(node, (*ARITHMETIC, exp.IntDiv)):
             _compute(node, types)
         elif isinstance(node, (exp.Avg, exp.Sum)):
@@ -81,7 +88,7 @@ def convert(query: Any, types: Types, *, exact_values: bool = False) -> None:
         elif isinstance(node, exp.Cast):
             _cast(node, types)
         elif isinstance(node, (exp.Ceil, exp.Floor)):
-            _round(node, types)
+            _round(node)
         elif isinstance(node, exp.Round):
             _round_double(node, types)
         elif isinstance(node, exp.Literal):
@@ -186,6 +193,16 @@ def _check_dates(node: Any, types: Types) -> None:
         )
 
 
+def _read_numbers(node: Any, types: Types) -> None:
+    if node.meta.get(CALLED) not in _COMPUTING and not isinstance(node, (exp.Ceil, exp.Floor)):
+        return
+    for argument in list(node.iter_expressions()):
+        values = argument.expressions if isinstance(argument, exp.Distinct) else [argument]
+        for value in values:
+            if types.name(value) in TEXTS:
+                wrap(value, partial(_read_number, kind="DOUBLE"), typed=False)
+
+
 def _read_number(text: Any, kind: str) -> Any:
     return exp.cast(call("mc_read_number", text), kind)
 
@@ -218,10 +235,8 @@ def _refuse_bare_dates(values: Sequence[Any]) -> None:
             )
 
 
-def _round(node: Any, types: Types) -> None:
-    """Cast the result of CEIL and FLOOR to BIGINT, and a text argument to DOUBLE."""
-    if types.name(node.this) in TEXTS:
-        wrap(node.this, partial(_read_number, kind="DOUBLE"))
+def _round(node: Any) -> None:
+    """Cast the result of CEIL and FLOOR to BIGINT."""
     if node.args.get("decimals") is None:
         wrap(node, lambda rounding: cast(rounding, "BIGINT"))
 

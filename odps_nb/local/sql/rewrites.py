@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from sqlglot import exp
 
 from odps_nb.local import errors
-from odps_nb.local.sql.trees import CALLED, REALS, TEXTS, call, cast, place_of, wrap
+from odps_nb.local.sql.trees import CALLED, REALS, call, cast, place_of, wrap
 
 if TYPE_CHECKING:  # `types_of_query` uses the dialect
     from odps_nb.local.sql.types_of_query import Types
@@ -200,10 +200,7 @@ def _clock_part(node: Any, types: Types) -> Any:
 
 
 def _median(node: Any, types: Types) -> Any:
-    name = types.name(node.this)
-    if name in TEXTS:
-        wrap(node.this, lambda text: exp.cast(call("mc_read_number", text), "DOUBLE"))
-    elif name == "DECIMAL":
+    if types.name(node.this) == "DECIMAL":
         exact = exp.DataType.build(f"DECIMAL(38, {_PLACES})")  # keeps the mean of two values
         wrap(node.this, lambda decimal: exp.Cast(this=decimal, to=exact))
     return node

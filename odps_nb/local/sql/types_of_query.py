@@ -152,6 +152,7 @@ def _annotating() -> Any:
     """Return the dialect, with MaxCompute's function types and DECIMAL arithmetic added."""
     base = maxcompute_dialect()
     rules: dict[Any, Callable[[Any], Any]] = {
+        exp.Abs: _of_text,
         exp.Anonymous: _called,
         exp.ArrayUniqueAgg: lambda node: _array_of(node.this.type),
         exp.Avg: partial(_aggregated, average_type, _KINDS.DOUBLE),
@@ -194,9 +195,14 @@ def _computed(rule: Callable[[Digits, Digits], Digits], node: Any) -> Any:
     return _decimal_type(rule(left, right))
 
 
+def _of_text(node: Any) -> Any:
+    texts = exp.DataType.TEXT_TYPES
+    return _KINDS.DOUBLE if node.this.type is not None and node.this.type.is_type(*texts) else None
+
+
 def _aggregated(rule: Callable[[Digits], Digits], other: Any, node: Any) -> Any:
     digits = _decimal(node.this, node.this.type) if _is_decimal(node.this) else None
-    return other if digits is None else _decimal_type(rule(digits))
+    return (other or _of_text(node)) if digits is None else _decimal_type(rule(digits))
 
 
 def _called(node: Any) -> Any:

@@ -536,8 +536,31 @@ def test_text_is_compared_with_numbers_as_double_or_decimal(peer: Peer) -> None:
         assert value == expected, condition
 
 
+TEXTS_IN_FUNCTIONS = {
+    "abs(s)": 2.5,
+    "abs(s) + 1": 3.5,
+    "sqrt('4') * 2": 4.0,
+    "sign(s)": -1.0,
+    "log('2', '8')": 3.0,
+    "sum(s)": -2.5,
+    "sum(distinct s) over () + 1": -1.5,
+    "avg(s) || ''": "-2.5",
+    "stddev(s)": 0.0,
+    "stddev_samp(s) over ()": 0.0,
+}
+
+
+def test_functions_of_numbers_convert_text_to_double(peer: Peer) -> None:
+    for expression, expected in TEXTS_IN_FUNCTIONS.items():
+        ((value, kind),) = values_of(peer, (expression,), "(SELECT '-2.5' AS s) t")
+        assert value == expected, expression
+        assert kind == (pa.string() if isinstance(expected, str) else pa.float64()), expression
+
+
 @pytest.mark.parametrize("value", ["x", "1_0"])
-@pytest.mark.parametrize("form", ["{} = 1", "s = 1", "{} + 1", "ceil(s)", "greatest(s, 1)"])
+@pytest.mark.parametrize(
+    "form", ["{} = 1", "s = 1", "{} + 1", "ceil(s)", "greatest(s, 1)", "sum(s)"]
+)
 def test_text_that_is_not_a_number_raises_an_error_in_place_of_a_number(
     peer: Peer, form: str, value: str
 ) -> None:
