@@ -78,6 +78,9 @@ def test_a_misspelt_name_is_marked_and_the_nearest_one_named(
             "BOOLEAN cannot be combined with ARRAY",
             "cast",
         ),
+        ("alter table orders add partition (ds=today)", "expected a value", "text in quotes"),
+        ("insert into orders partition (ds=null) select 1", "expected a value", "text in quotes"),
+        ("truncate table orders partition (ds=-'x')", "expected a value", "text in quotes"),
     ],
 )
 def test_sql_errors_say_what_is_wrong_and_what_to_do(

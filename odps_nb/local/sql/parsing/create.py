@@ -207,7 +207,8 @@ def read_properties(cursor: Cursor) -> list[tuple[str, str]]:
     while not inner.at_end:
         key = inner.text()
         inner.expect("=")
-        properties.append((key, inner.value()))
+        is_word = inner.peek("true") or inner.peek("false")
+        properties.append((key, inner.name() if is_word else inner.value()))
         if not inner.accept(","):
             break
     inner.end()

@@ -201,8 +201,8 @@ class Cursor:
         """Consume a string or number as text; a number may have a minus sign."""
         sign = "-" if self.accept("-") else ""
         token = self._next("a value")
-        if token.token_type.name not in ("STRING", "NUMBER", "VAR"):
-            raise self.error("expected a value", back=1)
+        if token.token_type.name != "NUMBER" and (sign or token.token_type.name != "STRING"):
+            raise self.error("expected a value", back=1, advice="write a number, or text in quotes")
         return f"{sign}{token.text}"
 
     def parenthesised(self) -> str:
