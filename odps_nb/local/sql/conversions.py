@@ -65,6 +65,8 @@ regexp_extract regexp_instr regexp_replace regexp_substr
 """
 _CONVERTING = frozenset(_OF_TEXT.split())
 """Functions that convert numbers to text."""
+_OF_ARRAYS = {"concat", "concat_ws", "reverse"}
+_NESTED = ("ARRAY", "MAP", "STRUCT")
 _OF_NUMBERS = """
 abs acos asin atan atan2 avg cbrt cos cosh cot degrees exp ln log log10 log2 median pow power
 radians sign sin sinh sqrt stddev stddev_pop stddev_samp sum tan tanh
@@ -135,6 +137,10 @@ def _show_texts(node: Any, types: Types) -> None:
                 "BOOLEAN is not converted to text",
                 at=place_of(value),
                 advice="write to_char(b) or cast(b as string)",
+            )
+        if name in _NESTED and node.meta.get(CALLED) in _CONVERTING - _OF_ARRAYS:
+            raise errors.semantic(
+                f"{name} is not converted to text", at=place_of(value), advice="write to_json(…)"
             )
         if name == "DECIMAL":
             wrap(value, lambda decimal: call("mc_decimal_text", decimal), typed=False)

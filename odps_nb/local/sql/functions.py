@@ -201,6 +201,13 @@ def _check_syntax(query: Any) -> None:
     for node in query.find_all(exp.RegexpLike):
         if node.expression.is_string and not node.expression.name:
             raise errors.semantic("RLIKE requires a pattern", at=place_of(node.expression))
+    for node in query.find_all(exp.Exists):
+        if not isinstance(node.this, exp.Query):
+            raise errors.semantic(
+                "EXISTS requires a query in parentheses",
+                at=place_of(node.this),
+                advice="for an ARRAY, write any_match(array, x -> …)",
+            )
     for node in query.find_all(exp.Extract):
         if not _EXTRACTED.fullmatch(unit := node.name.lower()):
             raise errors.lacks(f"{unit.upper()} in EXTRACT", is_sure=False, at=place_of(node))

@@ -16,7 +16,17 @@ from odps_nb.local.sql.parsing.statements import Insert
 from odps_nb.local.sql.queries import Described
 from odps_nb.local.store.arrow_types import arrow_type
 from odps_nb.local.store.tables import OPERATION, PASSTHROUGH_PROPERTY, StoredTable
-from odps_nb.schema import Column, OdpsType, TypeCode, children_of, has_timestamp
+from odps_nb.schema import (
+    ArrayType,
+    Column,
+    MapType,
+    OdpsType,
+    StructType,
+    TypeCode,
+    VectorType,
+    children_of,
+    has_timestamp,
+)
 from odps_nb.terms import PartitionSpec
 
 if TYPE_CHECKING:  # `query` imports sqlglot, which only queries need
@@ -181,9 +191,13 @@ def converted(
     kinds = [query.kind(i, count) for i in range(len(filled))]
     for i, (column, value) in enumerate(zip(filled, described.schema.types, strict=False)):
         if not _is_implicit(value, column.type, query.kind(i, len(described.columns))):
+            is_plain = not isinstance(column.type, NESTED) and not pa.types.is_nested(value)
             raise errors.semantic(
                 f"the values of column {column.name!r} are not converted to {column.type}",
-                advice=f"write cast(… as {column.type})",
+                advice=f"write cast(… as {column.type})"
+                if is_plain
+                else "insert a value with the nesting of the column; write a STRUCT as "
+                "named_struct('name', value) with the members of the column",
             )
     casts = [
         f"{_cast(_read(name, column, spelled), column, spelled, place, kind)} AS {name}"
@@ -196,15 +210,28 @@ def converted(
 def _is_implicit(value: pa.DataType, target: OdpsType, kind: str = "") -> bool:
     """Whether an INSERT converts the values without CAST: no fractions are lost, no BOOLEANs.
 
-    ``kind`` is the type of the value, or ``""`` if unknown: NULL has an integer type in DuckDB.
-    Source: the vendor's page *MaxCompute V2.0 data type edition*.
+    Text is not converted to or from nested types, and STRUCTs need the same members. ``kind`` is
+    the type of the value, or ``""`` if unknown: NULL has an integer type in DuckDB, and a column
+    that DuckDB cannot read is text. Source: the vendor's page *MaxCompute V2.0 data type edition*.
     """
+    is_nested = isinstance(target, NESTED)
+    if is_nested != pa.types.is_nested(value):
+        return is_nested and not (pa.types.is_string(value) and kind in _TEXT_KINDS)
+    if isinstance(target, StructType) and pa.types.is_struct(value):
+        members = {field.name.casefold(): field.type for field in value}
+        names = {member.name.casefold() for member in target.fields}
+        return members.keys() == names and all(
+            _is_implicit(members[member.name.casefold()], member.type, "TEXT")
+            for member in target.fields
+        )
     inner = [value.field(i).type for i in range(value.num_fields)]
     if pa.types.is_map(value):
         inner = [value.key_type, value.item_type]
     targets = [child for _, child in children_of(target)]
     if inner or targets:
-        return len(inner) != len(targets) or all(map(_is_implicit, inner, targets))
+        return len(inner) != len(targets) or all(
+            _is_implicit(*pair, "TEXT") for pair in zip(inner, targets, strict=True)
+        )
     is_real = pa.types.is_floating(value) or pa.types.is_decimal(value)
     if target.code == TypeCode.BOOLEAN:
         return not (is_real or pa.types.is_string(value) or kind in _NUMBERS)
@@ -251,8 +278,10 @@ def _cast(name: str, column: Column, spelled: str, place: Place, kind: str) -> s
     return f"CAST({name} AS {target})"
 
 
+NESTED = (ArrayType, MapType, StructType, VectorType)
 _WHOLE = (TypeCode.TINYINT, TypeCode.SMALLINT, TypeCode.INT, TypeCode.BIGINT)
 _NUMBERS = ("TINYINT", "SMALLINT", "INT", "BIGINT")
+_TEXT_KINDS = ("TEXT", "VARCHAR", "CHAR")
 _TEXTS = (TypeCode.STRING, TypeCode.VARCHAR, TypeCode.CHAR)
 _REALS = (TypeCode.FLOAT, TypeCode.DOUBLE, TypeCode.DECIMAL)
 _TIMES = (TypeCode.DATE, TypeCode.DATETIME, TypeCode.TIMESTAMP, TypeCode.TIMESTAMP_NTZ)

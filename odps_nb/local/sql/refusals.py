@@ -156,7 +156,7 @@ _DUCK_NAMES = {
     **dict.fromkeys(("INT64", "UINT64", "HUGEINT", "UHUGEINT", "INT128"), "BIGINT"),
     **dict.fromkeys(("INT32", "INTEGER", "INTEGER_LITERAL"), "INT"),
     **dict.fromkeys(("VARCHAR", "STRING_LITERAL"), "STRING"),
-    **{"INT8": "TINYINT", "INT16": "SMALLINT", "BOOL": "BOOLEAN"},
+    **{"BLOB": "BINARY", "INT8": "TINYINT", "INT16": "SMALLINT", "BOOL": "BOOLEAN"},
     **{"TIMESTAMP_MS": "DATETIME", "TIMESTAMP_NS": "TIMESTAMP"},
 }
 _NO_COLUMN = _says("column {0} cannot be resolved", "check the name of the column")

@@ -36,6 +36,8 @@ _RELATED = (
     *({"text", family} for family in ("number", "bytes", "time", "boolean")),
     {"number", "boolean"},
 )
+_APART = ("boolean", "array", "map", "struct")
+"""Families whose values are not combined with values of other families."""
 _SPELLED = {"TEXT": "STRING", "VARCHAR": "STRING", "TIMESTAMPNTZ": "TIMESTAMP_NTZ", "LIST": "ARRAY"}
 
 
@@ -63,7 +65,7 @@ def is_unixtime(source: str, target: str) -> bool:
 
 
 def check_conditions(query: Any, types: Types) -> None:
-    """Raise 400 for conditions that are not BOOLEAN, and for BOOLEANs mixed with other types.
+    """Raise 400 for conditions that are not BOOLEAN, and for types that MaxCompute does not mix.
 
     Sources: *Data type conversion* (no implicit conversion from or to BOOLEAN), *Operators* (IN).
     """
@@ -86,12 +88,15 @@ def check_conditions(query: Any, types: Types) -> None:
 
 def _check_mixed(values: Sequence[Any], types: Types) -> None:
     mixed = {family: value for value in values if (family := _family(value, types))}
-    if "boolean" in mixed and len(mixed) > 1:
+    apart = next((family for family in _APART if family in mixed), None)
+    if apart is not None and len(mixed) > 1:
         raise errors.semantic(
-            "BOOLEAN cannot be combined with "
-            + next(_spelled(mixed[name], types) for name in mixed if name != "boolean"),
+            f"{_spelled(mixed[apart], types)} cannot be combined with "
+            + next(_spelled(mixed[name], types) for name in mixed if name != apart),
             at=next((at for at in map(place_of, values) if at != (1, 1)), (1, 1)),
-            advice="cast one side to the type of the other side",
+            advice="cast one side to the type of the other side"
+            if apart == "boolean"
+            else "combine only values of the same type; to_json(…) converts them to text",
         )
 
 

@@ -408,6 +408,12 @@ def test_exact_numbers_are_inserted_exactly(peer: Peer, new_table: NewTable) -> 
         *[("int", "2.0"), ("array<bigint>", "array(1.5)"), ("map<string,int>", "map('a', 2.5)")],
         *[("struct<a:bigint>", "named_struct('a', 1.5)"), ("string", "1 = 1"), ("double", "true")],
         *[("boolean", one) for one in ("1", "0.0", "'true'", "1BD", "cast(0 as tinyint)")],
+        *[("string", one) for one in ("array(1)", "map('a', 1)", "named_struct('a', 1)")],
+        *[("array<int>", "'[1]'"), ("map<string,int>", "'{a=1}'"), ("json", "array(1)")],
+        *[("struct<a:int>", "'{a: 1}'"), ("array<string>", "array(array('a'))")],
+        ("struct<a:int,b:int>", "named_struct('a', 1)"),
+        ("struct<a:int,b:int>", "named_struct('a', 1, 'c', 2)"),
+        ("array<struct<a:int>>", "array(named_struct('a', 1, 'b', 2))"),
     ],
 )
 def test_an_insert_refuses_values_that_would_lose_their_meaning(

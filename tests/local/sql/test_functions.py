@@ -207,6 +207,13 @@ PATTERNS = ("regexp_count", "regexp_extract", "regexp_instr", "regexp_substr")
         ),
         ("'true' = true", "BOOLEAN cannot be combined with STRING"),
         *(
+            (text, "ARRAY cannot be combined with STRING")
+            for text in ("array(1) = '[1]'", "nvl(array(1), '[1]')", "array(1) in ('[1]')")
+        ),
+        ("map('a', 1) = '{a=1}'", "MAP cannot be combined with STRING"),
+        *((f"{name}(array('a'))", "ARRAY is not converted to text") for name in ("upper", "md5")),
+        ("exists(array(1, 2), x -> x = 2)", "EXISTS requires a query"),
+        *(
             (text, "a condition must be BOOLEAN, not INT")
             for text in ("if(1, 2, 3)", "case when 1 then 2 end", "not 1", "1 and true")
         ),
