@@ -37,6 +37,14 @@ def type_name(kind: Any) -> str:
     return str(getattr(getattr(kind, "this", None), "name", ""))
 
 
+def members_of(kind: Any) -> frozenset[str]:
+    """Return the lower-case members of a STRUCT type, or of the STRUCTs in an ARRAY or MAP."""
+    while type_name(kind) in ("ARRAY", "LIST", "MAP") and kind.expressions:
+        kind = kind.expressions[-1]
+    members = kind.expressions if type_name(kind) == "STRUCT" else ()
+    return frozenset(member.name.casefold() for member in members)
+
+
 def forget(node: Any) -> None:
     """Mark the type of a node as unknown, because the node was changed."""
     node.meta[MARK] = -1

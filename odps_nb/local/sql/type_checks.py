@@ -5,7 +5,7 @@ Sources: the vendor's manual, *Data type conversion*, *CAST* and *Operators*.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from sqlglot import exp
@@ -18,6 +18,7 @@ from odps_nb.local.sql.trees import (
     WHOLE,
     choices,
     looked_up,
+    members_of,
     operands,
     place_of,
     type_name,
@@ -48,6 +49,7 @@ def check_casts(query: Any, types: Types) -> None:
         families = {family for family in map(_FAMILIES.get, names) if family is not None}
         if is_unixtime(*names):
             continue
+        _check_members((types.members(node.this), members_of(node.to)), [node])
         if len(families) == 2 and families not in _RELATED:
             source, target = (_SPELLED.get(name, name) for name in names)
             raise errors.semantic(
@@ -97,6 +99,17 @@ def _check_mixed(values: Sequence[Any], types: Types) -> None:
             advice="cast one side to the type of the other side"
             if apart == "boolean"
             else "combine only values of the same type; to_json(…) converts them to text",
+        )
+    _check_members(map(types.members, values), values)
+
+
+def _check_members(found: Iterable[frozenset[str]], nodes: Sequence[Any]) -> None:
+    """Raise 400 for STRUCTs with different members, which DuckDB fills with NULLs or drops."""
+    if len({members for members in found if members}) > 1:
+        raise errors.semantic(
+            "a STRUCT is cast to a type with different members",
+            at=next((at for at in map(place_of, nodes) if at != (1, 1)), (1, 1)),
+            advice="write named_struct('name', value) with the same members",
         )
 
 

@@ -16,7 +16,7 @@ from sqlglot.errors import SqlglotError
 from odps_nb import sql_parser
 from odps_nb.local.sql.function_table import FUNCTIONS
 from odps_nb.local.sql.functions import maxcompute_dialect
-from odps_nb.local.sql.trees import MARK, choices, type_name
+from odps_nb.local.sql.trees import MARK, choices, members_of, type_name
 from odps_nb.local.store.tables import StoredTable
 from odps_nb.schema import DecimalType, OdpsType, PrimitiveType, TypeCode
 from odps_nb.wire.type_text import format_type
@@ -50,6 +50,10 @@ class Types:
         """Return the name of an array's element type; ``""`` if the node is not an array."""
         kind = self._of(node)
         return type_name(kind.expressions[0]) if type_name(kind) in ("ARRAY", "LIST") else ""
+
+    def members(self, node: Any) -> frozenset[str]:
+        """Return the lower-case members of a node's STRUCTs (`members_of`)."""
+        return members_of(self._of(node))
 
     def holds_instant(self, node: Any) -> bool:
         """Return whether a node's type is or contains DATETIME or TIMESTAMP."""

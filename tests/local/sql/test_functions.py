@@ -212,6 +212,15 @@ PATTERNS = ("regexp_count", "regexp_extract", "regexp_instr", "regexp_substr")
         ),
         ("map('a', 1) = '{a=1}'", "MAP cannot be combined with STRING"),
         *((f"{name}(array('a'))", "ARRAY is not converted to text") for name in ("upper", "md5")),
+        *(
+            (text, "a STRUCT is cast to a type with different members")
+            for text in (
+                "cast(named_struct('a', 1, 'b', 2) as struct<a:int>)",
+                "cast(array(named_struct('a', 1)) as array<struct<a:int,b:int>>)",
+                "nvl(named_struct('a', 1), named_struct('b', 2))",
+                "named_struct('a', 1) union all select named_struct('b', 2)",
+            )
+        ),
         ("exists(array(1, 2), x -> x = 2)", "EXISTS requires a query"),
         *(
             (text, "a condition must be BOOLEAN, not INT")
