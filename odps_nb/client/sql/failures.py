@@ -133,7 +133,10 @@ def tables_in(storage: StorageClient, sql: str) -> Iterator[TableInfo]:
 
 def _hint(name: str, known: Sequence[str], *, is_value: bool) -> str:
     if name.casefold() in map(str.casefold, known):
-        return "check that the subquery or table in FROM has a column of this name"
+        return (
+            "check that the subquery or table in FROM has a column of this name; WHERE cannot use "
+            "an alias of SELECT"
+        )
     if meant := did_you_mean(name, known, "{}", most=1):
         return meant.rstrip()
     listed = shorten(", ".join(dict.fromkeys(known)), _SHOWN)

@@ -38,7 +38,7 @@ from odps_nb.local.sql.refusals import QueryNames, unreadable
 from odps_nb.local.sql.session_times import place_times, unite
 from odps_nb.local.sql.times import SessionClock, constants_in_utc, spell_intervals
 from odps_nb.local.sql.trees import CALLED, place_of
-from odps_nb.local.sql.type_checks import check_casts, check_conditions
+from odps_nb.local.sql.type_checks import check_aliases, check_casts, check_conditions
 from odps_nb.local.sql.types_of_query import types_of
 from odps_nb.local.sql.windows import frame_windows
 from odps_nb.local.store.tables import StoredTable, View
@@ -107,6 +107,7 @@ def translate(
     types, stored = types_of(query, tables), _column_types(named)
     if unite(query, types, into):
         types = types_of(query, tables)
+    check_aliases(query, types)
     check_casts(query, types)
     check_conditions(query, types)
     constants_in_utc(query, timezone, stored)

@@ -88,6 +88,24 @@ def check_conditions(query: Any, types: Types) -> None:
             _check_mixed(column, types)
 
 
+def check_aliases(query: Any, types: Types) -> None:
+    """Raise 400 for a WHERE with an alias of its SELECT, which DuckDB accepts."""
+    for select in query.find_all(exp.Select):
+        where, joins = select.args.get("where"), select.args.get("joins") or ()
+        if where is None or any(join.args.get("using") or join.method for join in joins):
+            continue  # sqlglot also replaces the columns of USING
+        aliases = {one.alias.casefold() for one in select.expressions if isinstance(one, exp.Alias)}
+        for column in where.find_all(exp.Column):
+            is_named = not column.table and column.name.casefold() in aliases
+            if is_named and column.parent_select is select and types.is_alias(column):
+                raise errors.semantic(
+                    f"column {column.name} cannot be resolved",
+                    at=place_of(column.this),
+                    advice="WHERE cannot use an alias of SELECT: repeat the expression, or filter "
+                    "in an outer query",
+                )
+
+
 def _check_mixed(values: Sequence[Any], types: Types) -> None:
     mixed = {family: value for value in values if (family := _family(value, types))}
     apart = next((family for family in _APART if family in mixed), None)

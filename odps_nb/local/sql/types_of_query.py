@@ -6,7 +6,7 @@ query. Expressions whose type cannot be inferred have no type and are not conver
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import cache, partial
 from typing import Any
 
@@ -36,10 +36,18 @@ _KINDS = exp.DataType.Type
 
 
 class Types:
-    """The types of a query's nodes; ``results`` contains the types of the result columns."""
+    """The types of a query's nodes; ``results`` contains the types of the result columns.
 
-    def __init__(self, found: Mapping[int, Any], results: Iterable[Any] = ()) -> None:
-        self._found = found
+    ``columns`` are the numbers of the nodes that are columns of FROM, if they are known.
+    """
+
+    def __init__(
+        self,
+        found: Mapping[int, Any],
+        results: Iterable[Any] = (),
+        columns: Collection[int] | None = None,
+    ) -> None:
+        self._found, self._columns = found, columns
         self.results = tuple(type_name(expression.type) for expression in results)
 
     def name(self, node: Any) -> str:
@@ -50,6 +58,10 @@ class Types:
         """Return the name of an array's element type; ``""`` if the node is not an array."""
         kind = self._of(node)
         return type_name(kind.expressions[0]) if type_name(kind) in ("ARRAY", "LIST") else ""
+
+    def is_alias(self, column: Any) -> bool:
+        """Return whether sqlglot replaced a column name with the expression of its alias."""
+        return self._columns is not None and column.meta.get(MARK, -1) not in self._columns
 
     def members(self, node: Any) -> frozenset[str]:
         """Return the lower-case members of a node's STRUCTs (`members_of`)."""
@@ -99,7 +111,7 @@ def types_of(query: Any, tables: Mapping[str, StoredTable]) -> Types:
             types[members.get(dot.expression.meta.get(MARK), -1)] = dot.type
     types |= _variables(typed)
     types.pop(-1, None)
-    return Types(types, typed.selects)
+    return Types(types, typed.selects, {n.meta.get(MARK) for n in typed.find_all(exp.Column)})
 
 
 def _exploded(query: Any) -> dict[tuple[str, str], Any]:

@@ -72,6 +72,14 @@ def test_a_misspelt_name_is_marked_and_the_nearest_one_named(
         ("select zzz from orders", "column zzz cannot be resolved", "columns are id, customer"),
         ("select x.id from orders", "no table or alias x", "FROM: orders"),
         ("select id from (select id as x from orders) t", "id cannot be resolved", "subquery"),
+        *[
+            (text, "column [xX] cannot be resolved", "WHERE cannot use an alias")
+            for text in (
+                "select id as x from orders where x = 1",
+                "select id + 1 as x from (select * from orders) t where status = 'paid' and X > 1",
+                "with q as (select id from orders) select id as x from q where x is null",
+            )
+        ],
         ("create table never (a bigintt)", "'bigintt' is not a type", "bigint"),
         (
             "select id from orders where gift > array(1)",
@@ -187,6 +195,23 @@ def test_the_error_for_an_unsupported_function_of_maxcompute_names_it(
     assert "the embedded service does not support" in message
     assert name in message.upper()
     assert message.endswith(("MaxCompute does", "MaxCompute may"))
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "select upper(s) as s from t where s = 'a'",
+        "select n + 1 as s from (select * from t) q where s = 'a'",
+        "select q.n as n from t q join t r using (n) where n = 1",
+        "select e + 1 as e from t lateral view explode(array(n)) v as e where e = 1",
+        "select s as e from t where any_match(array(n), e -> e = 1)",
+        "select n as x from t where exists (select 1 from t r where r.n = t.n)",
+        "select n as x from t group by n having x = 1 order by x",
+    ],
+)
+def test_a_name_in_where_is_a_column_even_if_it_is_an_alias(odps: Connection, query: str) -> None:
+    rows = odps.sql(f"with t as (select 1 as n, 'a' as s) {query}")
+    assert len(rows.to_arrow()) == 1
 
 
 def test_a_misspelt_function_suggests_functions_of_maxcompute(odps: Connection) -> None:
