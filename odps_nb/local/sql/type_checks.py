@@ -37,14 +37,23 @@ _RELATED = (
     *({"text", family} for family in ("number", "bytes", "time", "boolean")),
     {"number", "boolean"},
 )
+_KNOWN = {*_FAMILIES, "JSON"} - {"VARBINARY"}
+"""Types that a cast may have as its target."""
 _APART = ("boolean", "array", "map", "struct")
 """Families whose values are not combined with values of other families."""
-_SPELLED = {"TEXT": "STRING", "VARCHAR": "STRING", "TIMESTAMPNTZ": "TIMESTAMP_NTZ", "LIST": "ARRAY"}
+_SPELLED = {
+    **{"TEXT": "STRING", "VARCHAR": "STRING", "TIMESTAMPNTZ": "TIMESTAMP_NTZ"},
+    **{"LIST": "ARRAY", "VARBINARY": "BLOB"},
+}
 
 
 def check_casts(query: Any, types: Types) -> None:
     """Raise 400 for casts that MaxCompute refuses (manual: CAST), where DuckDB returns NULL."""
     for node in query.find_all(exp.Cast):
+        for kind in node.to.find_all(exp.DataType):
+            if (name := type_name(kind)) not in _KNOWN:
+                what = f"a cast to {_SPELLED.get(name, name) or kind.sql()}"
+                raise errors.lacks(what, is_sure=False, at=place_of(node.this))
         names = types.name(node.this), type_name(node.to)
         families = {family for family in map(_FAMILIES.get, names) if family is not None}
         if is_unixtime(*names):

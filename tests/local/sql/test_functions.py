@@ -221,6 +221,9 @@ PATTERNS = ("regexp_count", "regexp_extract", "regexp_instr", "regexp_substr")
                 "named_struct('a', 1) union all select named_struct('b', 2)",
             )
         ),
+        ("cast('1' as uuid)", "a cast to UUID"),
+        ("cast('a' as blob)", "a cast to BLOB"),
+        ("cast(array('1') as array<timestamptz>)", "a cast to TIMESTAMPTZ"),
         ("exists(array(1, 2), x -> x = 2)", "EXISTS requires a query"),
         *(
             (text, "a condition must be BOOLEAN, not INT")
