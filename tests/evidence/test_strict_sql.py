@@ -59,6 +59,15 @@ def test_a_query_is_refused_and_the_error_names_the_setting_that_allows_it(
     strict.sql(f"set {setting}={FREE[setting]};\n{query}")
 
 
+def test_a_setting_of_the_job_rejects_them_on_every_service(odps: Connection) -> None:
+    for query, setting, said in (
+        ("select id from orders", "odps.sql.allow.fullscan=false", FULL),
+        ("select 1 as n order by n", "odps.sql.validate.orderby.limit=true", ORDERED),
+    ):
+        with pytest.raises(QueryError, match=said):
+            odps.sql(f"set {setting}; {query}")
+
+
 @pytest.mark.parametrize(
     ("query", "ids"),
     [

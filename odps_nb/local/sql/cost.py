@@ -111,10 +111,24 @@ def _may_hold(condition: Any, values: dict[str, str]) -> bool:
     return not (isinstance(simplified, exp.Boolean) and not simplified.this)
 
 
-def check_query(text: str, find: FindTable, settings: Mapping[str, str]) -> None:
-    """Raise 400 for a full scan of a partitioned table, or an ORDER BY without LIMIT."""
+def check_query(
+    text: str, find: FindTable, settings: Mapping[str, str], *, strict: bool = False
+) -> None:
+    """Raise 400 for a full scan of a partitioned table, or an ORDER BY without LIMIT.
+
+    Without ``strict``, this applies only to queries whose settings ask for it.
+    """
+    full, ordered = (
+        settings.get(key, default).lower() != allowed
+        for key, allowed, default in (
+            ("odps.sql.allow.fullscan", "true", "false" if strict else "true"),
+            ("odps.sql.validate.orderby.limit", "false", "true" if strict else "false"),
+        )
+    )
+    if not (full or ordered):
+        return
     query = parse_query(text)
-    if settings.get("odps.sql.allow.fullscan", "").lower() != "true":
+    if full:
         for node, table in iter_scans(query, find):
             if table.is_partitioned and not partition_conditions(node, table):
                 name = f"{table.name.project},{table.name.table}"
@@ -124,8 +138,7 @@ def check_query(text: str, find: FindTable, settings: Mapping[str, str]) -> None
                     "please specify partition predicates.",
                     at=(0, 0),
                 )
-    is_checked = settings.get("odps.sql.validate.orderby.limit", "").lower() != "false"
-    if is_checked and has_order_without_limit(query):
+    if ordered and has_order_without_limit(query):
         raise errors.semantic(
             "ORDER BY must be used with a LIMIT clause, please set "
             "odps.sql.validate.orderby.limit=false to use it."

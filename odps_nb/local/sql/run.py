@@ -222,8 +222,7 @@ class SqlRunner:
         from odps_nb.local.sql.query import translate
 
         place, find = job.place, partial(self._find, job.place)
-        if self._strict:
-            check_query(text, find, place.settings)
+        check_query(text, find, place.settings, strict=self._strict)
         query = translate(
             text,
             find=find,
