@@ -269,6 +269,15 @@ LISTS: list[tuple[str, object]] = [
 ]
 """Two values of a column to bind after ``in``."""
 
+
+class _Addresses:
+    """A column of another library, whose Arrow form holds the addresses of Python objects."""
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        return pl.Series([b"a"], dtype=pl.Object).__arrow_c_stream__(requested_schema)
+
+
+_NOT_UTF8 = pa.array([b"\xff"]).view(pa.string())
 REFUSED = [
     *(object(), {"a": 1}, 1j, Fraction(1, 2), dt.time(1), pd.Period("2024-01"), [[1]], []),
     *(10**5000, -(10**5000), Decimal("1e400"), Decimal("NaN"), float("nan"), float("inf")),
@@ -277,5 +286,9 @@ REFUSED = [
     *("\ud800", pd.DataFrame({"a": [1]}), pa.table({"a": [1]}), pl.DataFrame({"a": [1]})),
     *(np.zeros((2, 2)), pd.MultiIndex.from_tuples([(1, 2)]), range(10_001)),
     *(pa.scalar({"a": 1}), pa.scalar(dt.time(1)), pd.Interval(0, 1), np.longdouble(1) / 3),
+    *(pa.scalar(10**7, pa.date32()), pa.scalar(10**18, pa.date64()), _NOT_UTF8, _NOT_UTF8[0]),
+    *(pa.scalar((1, 2, 3), pa.month_day_nano_interval()), np.array([(1, 2)], "i4,i4")[0]),
+    *(pd.Series(_NOT_UTF8, dtype=pd.ArrowDtype(pa.string())), _Addresses()),
+    pa.array(pd.period_range("2024-01", periods=1, freq="M")),
 ]
 """Values that SQL has no literal for."""

@@ -16,7 +16,7 @@ from enum import Enum
 from typing import Any
 
 from odps_nb.convert.loaded import loaded
-from odps_nb.errors import ArgumentError, a_type
+from odps_nb.errors import ArgumentError, ConversionError, a_type
 
 _DAY = 86_400 * 10**9
 _EPOCH = datetime.datetime(1970, 1, 1)
@@ -56,7 +56,13 @@ def plain(value: object) -> PlainValue:
     if type(value) in _PLAIN:
         return value  # type: ignore[return-value]
     for convert in (_of_pandas, _of_numpy, _of_arrow, _of_polars, _of_python, _of_others):
-        converted = convert(value)
+        try:
+            converted = convert(value)
+        except (OverflowError, UnicodeError) as error:  # from Arrow, which checks no values
+            raise ArgumentError(
+                f"{a_type(type(value))} cannot be bound: {error}",
+                hint="bind dates within the years 1 to 9999, and text that is UTF-8",
+            ) from error
         if converted is not _UNKNOWN:
             return converted  # type: ignore[return-value]
     raise ArgumentError(f"{a_type(type(value))} cannot be bound", hint=_hint(value))
@@ -189,8 +195,10 @@ def _of_arrow(value: object) -> object:
         return _listed(value)
     if not isinstance(value, arrow.Scalar):
         return _UNKNOWN
-    if not value.is_valid:
-        return None
+    return _of_scalar(value, arrow) if value.is_valid else None
+
+
+def _of_scalar(value: Any, arrow: Any) -> object:
     if isinstance(value, arrow.TimestampScalar):
         nanoseconds = value.value * _LENGTHS[value.type.unit]
         return Time(nanoseconds, is_instant=value.type.tz is not None)
@@ -200,9 +208,12 @@ def _of_arrow(value: object) -> object:
         return plain(value.value)
     if isinstance(value, arrow.ListScalar):
         return _listed(value.values)
-    if isinstance(value, (arrow.Time32Scalar, arrow.Time64Scalar)):
-        return _UNKNOWN
-    return plain(value.as_py())
+    if isinstance(value, arrow.ExtensionScalar):
+        from odps_nb.convert.foreign import plain_scalar
+
+        return _UNKNOWN if plain_scalar(value) is None else plain(value.as_py())
+    times = (arrow.Time32Scalar, arrow.Time64Scalar, arrow.MonthDayNanoIntervalScalar)
+    return _UNKNOWN if isinstance(value, times) else plain(value.as_py())
 
 
 def _of_polars(value: object) -> object:
@@ -218,18 +229,22 @@ def _of_others(value: object) -> object:
     if any(hasattr(type(value), name) for name in ("__arrow_c_stream__", "__arrow_c_array__")):
         import pyarrow as pa
 
+        from odps_nb.convert.foreign import check_field
+
         if hasattr(value, "columns") or hasattr(value, "schema"):
             return _UNKNOWN  # a table, which may have several columns
         try:
-            return _listed(pa.chunked_array(value))
-        except (pa.ArrowException, TypeError, ValueError) as error:
+            column = pa.chunked_array(value)
+            check_field(pa.field("values", column.type))
+            return _listed(column)
+        except (pa.ArrowException, ConversionError, TypeError, ValueError) as error:
             raise ArgumentError(
                 f"{a_type(type(value))} cannot be bound: {error}", hint="bind a list of values"
             ) from error
     tolist = getattr(value, "tolist", None)
     if callable(tolist):
         converted = tolist()
-        if type(converted) is not type(value):
+        if type(converted) is not type(value) and not isinstance(converted, tuple):  # a record
             return plain(converted)
     return _UNKNOWN
 
