@@ -393,6 +393,16 @@ STORED: dict[str, tuple[str, Any, list[Any]]] = {
         pl.from_arrow(pa.table({"v": MAPS})),
         MAPS.to_pylist(),
     ),
+    "a map of polars in a cell": (
+        "map<string,string>",
+        column(pl.Series([{"key": "k", "value": "v"}])),
+        [[("k", "v")]],
+    ),
+    "a map of Arrow in a cell": (
+        "map<string,string>",
+        column(pa.array([{"key": "k", "value": "v"}])),
+        [[("k", "v")]],
+    ),
     "runs of views": ("string", pa.table({"v": RUNS}), ["a", "a", None]),
     "masked in a cell": (
         "array<int>",

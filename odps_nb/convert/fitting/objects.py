@@ -283,9 +283,9 @@ def _as_pairs(
         value = value.as_py()
     if isinstance(value, Mapping):
         return list(value.items())
-    if isinstance(value, (list, tuple)) or (isinstance(value, np.ndarray) and value.ndim):
+    if (items := items_of(value)) is not None:
         pairs = []
-        for entry in value:
+        for entry in items:
             if isinstance(entry, Mapping) and set(entry) == {"key", "value"}:
                 pairs.append((entry["key"], entry["value"]))
             elif isinstance(entry, (list, tuple)) and len(entry) == 2:
