@@ -293,7 +293,8 @@ def columns_frame(data: Mapping[Any, Any]) -> pd.DataFrame:
 
 def _with_nulls(series: pd.Series[Any]) -> pd.Series[Any]:
     """Return NumPy integers as a nullable dtype; other dtypes keep their values beside nulls."""
-    if not isinstance(series.dtype, np.dtype) or series.dtype.kind not in "iu":
+    dtype = series.dtype.subtype if isinstance(series.dtype, pd.SparseDtype) else series.dtype
+    if not isinstance(dtype, np.dtype) or dtype.kind not in "iu":
         return series
     return pd.Series(pd.array(series.to_numpy()), series.index)
 

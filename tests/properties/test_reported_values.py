@@ -559,7 +559,7 @@ def test_a_decimal128_array_with_39_digits_is_refused(make: Make, scale: int) ->
     assert refusal(make(f"decimal(38,{scale})"), pa.table({"v": array}), "more than").row == 0
 
 
-@pytest.mark.parametrize("dtype", ["int64", "uint64"])
+@pytest.mark.parametrize("dtype", ["int64", "uint64", "Sparse[int64]"])
 def test_integers_stay_exact_when_series_are_aligned_by_index(
     odps: Connection, new_name: NewName, dtype: str
 ) -> None:
