@@ -26,6 +26,7 @@ from odps_nb.convert.fitting.kinds import decimal_item
 from odps_nb.convert.fitting.misfit import Misfit, ValueMisfit, refuse
 from odps_nb.convert.fitting.numbers import fit_decimal, fit_float, fit_integer, rounded
 from odps_nb.convert.times import INSTANTS
+from odps_nb.errors import a_type
 from odps_nb.schema import DecimalType, LengthType, OdpsType, TypeCode, is_readable
 
 
@@ -157,8 +158,7 @@ def given_text(kind: str) -> str:
     """Return the beginning of the error message for a kind that does not fit."""
     if kind.endswith("bytes"):
         return f"{kind} do not"
-    article = "" if kind == "text" else "an " if kind[0] in "aeiou" else "a "
-    return f"{article}{kind} does not"
+    return f"{kind if kind == 'text' else a_type(kind)} does not"
 
 
 def _is_parsed(kind: str, target: OdpsType, conversions: Conversions) -> bool:
