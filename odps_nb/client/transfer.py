@@ -71,6 +71,8 @@ _OF_SERVICE = re.compile(
     r"开放存储|未开通|未开启|未启用|不支持|配额|地域|租户|资源组",
     re.IGNORECASE,
 )
+# Names of objects in a message, which may contain these words: a table `region_sales`.
+_NAMES = re.compile(r"""projects/[^\s{}'"]*|(?<!\w)'[^']*'|"[^"]*"|`[^`]*`""")
 SWITCH_ON = (
     "ask an administrator to switch on open storage for the tenant (console: Tenants, Tenant "
     "Property), or to assign a data transmission quota and pass it as quota="
@@ -230,10 +232,7 @@ class TransferChoice:
                 hint="connect with transfer='auto'",
             )
         denied = [refusal for refusal in tried.values() if isinstance(refusal, AccessDeniedError)]
-        own = next(
-            (refusal for refusal in reversed(denied) if not _OF_SERVICE.search(_text(refusal))),
-            None,
-        )
+        own = next((refusal for refusal in reversed(denied) if not _of_service(refusal)), None)
         if own is not None:  # the permission is missing for every service
             for service, other in tried.items():
                 if other is not own:
@@ -256,8 +255,10 @@ class TransferChoice:
         return error
 
 
-def _text(error: ServiceError) -> str:
-    return f"{error.code} {error.message}"
+def _of_service(error: ServiceError) -> bool:
+    """Return whether an error concerns the service, its quota or its region."""
+    text = _NAMES.sub(" ", f"{error.code} {error.message}")
+    return _OF_SERVICE.search(text) is not None
 
 
 def _brief(error: ServiceError) -> str:
@@ -275,15 +276,14 @@ def refuses_service(error: ServiceError, table: TableName | None) -> bool:
     """
     if error.code in _OWN_CODES or error.in_doubt or error.of_lookup:
         return False
-    text = _text(error)
     if isinstance(error, NotFoundError):
         return True  # the real service's code for a missing path is unknown
     if error.status in _NO_SUCH_PATH or error.code in _PATH_CODES:
         return True
     if isinstance(error, AccessDeniedError):
         is_page = error.code is None  # a gateway's error page may repeat the names
-        return is_page or bool(_OF_SERVICE.search(text)) or not _names(error.message, table)
-    return isinstance(error, InvalidRequestError) and bool(_OF_SERVICE.search(text))
+        return is_page or _of_service(error) or not _names(error.message, table)
+    return isinstance(error, InvalidRequestError) and _of_service(error)
 
 
 def _names(message: str, table: TableName | None) -> bool:

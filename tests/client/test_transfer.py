@@ -336,6 +336,14 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Loca
         yield found
 
 
+@pytest.mark.parametrize("services", ACCOUNTS)
+def test_a_missing_permission_for_an_object_named_like_a_service_is_no_missing_service(
+    guarded: dict[str, LocalService], services: str
+) -> None:
+    with as_key(guarded[services], "analyst", project="tenant_region") as odps:
+        assert refused(odps, OPERATIONS["read"]) == (AccessDeniedError, "NoPermission")
+
+
 def as_key(service: LocalService, name: str, **more: Any) -> Connection:
     return connected(service, access_id=name, access_key=KEYS[name], **more)
 
