@@ -23,6 +23,7 @@ from odps_nb.errors import (
 )
 from odps_nb.lifetime import renew_after_fork
 from odps_nb.terms import TableName, Transfer, TransferMode, shorten
+from odps_nb.wire.calls.hints import without_names
 
 if TYPE_CHECKING:
     from odps_nb.client.calls.progress import ProgressTracker
@@ -71,8 +72,6 @@ _OF_SERVICE = re.compile(
     r"开放存储|未开通|未开启|未启用|不支持|配额|地域|租户|资源组",
     re.IGNORECASE,
 )
-# Names of objects in a message, which may contain these words: a table `region_sales`.
-_NAMES = re.compile(r"""projects/[^\s{}'"]*|(?<!\w)'[^']*'|"[^"]*"|`[^`]*`""")
 SWITCH_ON = (
     "ask an administrator to switch on open storage for the tenant (console: Tenants, Tenant "
     "Property), or to assign a data transmission quota and pass it as quota="
@@ -257,7 +256,7 @@ class TransferChoice:
 
 def _of_service(error: ServiceError) -> bool:
     """Return whether an error concerns the service, its quota or its region."""
-    text = _NAMES.sub(" ", f"{error.code} {error.message}")
+    text = f"{error.code} {without_names(error.message)}"
     return _OF_SERVICE.search(text) is not None
 
 

@@ -149,23 +149,37 @@ _HINT_IN_SQL = {
     "NoSuchProject": "check the names in the query: use project.table or project.schema.table"
 }
 _OF_TEXT = (InvalidRequestError, NotFoundError)
+_NAMES = re.compile(
+    r"""projects/[^\s{}'"]*|(?<!\w)'[^']*'|"[^"]*"|`[^`]*`"""
+    r"|(?:(?<=table )|(?<=column ))\w+[._][\w.]+"
+)
+
+
+def without_names(message: str) -> str:
+    """Return a message without names of objects, which may contain words such as ``quota``.
+
+    >>> without_names("no privilege 'odps:Select' on {acs:odps:*:projects/p/tables/quotas}")
+    'no privilege   on {acs:odps:*: }'
+    """
+    return _NAMES.sub(" ", message)
 
 
 def is_denied(text: str) -> bool:
     """Return whether the text of an HTTP 400 states that a key, signature or token is wrong."""
-    return any(pattern.search(text) for pattern, _ in _DENIED)
+    return any(pattern.search(without_names(text)) for pattern, _ in _DENIED)
 
 
 def keys_expired(error: Exception) -> bool:
     """Return whether an error states that the keys or the token of a request have expired."""
     if not isinstance(error, AccessDeniedError):
         return False
-    return error.code == "AuthenticationRequestExpired" or bool(_EXPIRED.search(error.message))
+    text = without_names(error.message)
+    return error.code == "AuthenticationRequestExpired" or bool(_EXPIRED.search(text))
 
 
 def hint_for(kind: type[ServiceError], code: str | None, message: str) -> str | None:
     """Return the hint for an error of this class; ``None`` if its message states what to do."""
-    text = f"{code} {message}"
+    text = f"{code} {without_names(message)}"
     if kind is AccessDeniedError:
         if refusal := _REFUSAL.search(message):
             return _HINT_OF_REFUSAL[refusal[1]]
