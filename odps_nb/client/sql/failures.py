@@ -11,6 +11,7 @@ from odps_nb.client.catalog import suggest_tables
 from odps_nb.errors import ConflictError, NotFoundError, OdpsNbError, QueryError, ServiceError
 from odps_nb.filters.literals import bare_date
 from odps_nb.terms import did_you_mean, shorten
+from odps_nb.wire.calls.hints import without_names
 from odps_nb.wire.control import GetTable, TableInfo, TaskResult, query_error
 
 if TYPE_CHECKING:
@@ -33,23 +34,24 @@ def failure_of(
 ) -> ServiceError:
     """Return the error of a failed task; sends requests for similar names if one is unknown."""
     error: ServiceError = query_error(task)
+    text = without_names(error.message)  # a value of a row may contain these phrases
     if error.code in _MISSING:  # use the error class that REST requests raise
         error = NotFoundError(error.message, code=error.code, hint=error.hint, status=error.status)
-    elif _NO_PARTITION.search(error.message):  # the service has no code for this error
+    elif _NO_PARTITION.search(text):  # the service has no code for this error
         error = NotFoundError(
             error.message,
             code="NoSuchPartition",
             hint="check the partition; table.partitions() lists those that exist",
         )
-    elif "already exist" in error.message:  # the service has no code for this error
-        of_table = "partition already exist" not in error.message.lower()
+    elif "already exist" in text:  # the service has no code for this error
+        of_table = "partition already exist" not in text.lower()
         error = ConflictError(
             error.message,
             code="TableAlreadyExists" if of_table else "ObjectAlreadyExists",
             hint="drop it first, or pass if_not_exists",
         )
     for phrase, hint in _REFUSED.items():
-        if phrase in error.message:
+        if phrase in text:
             error.hint = hint
     error.excerpt = excerpt(sql, error.message)
     suggest_names(storage, sql, error)

@@ -239,6 +239,21 @@ def test_a_failure_has_the_message_of_the_service(text, kind, code):
     assert "instance i1" in caught.value.notes
 
 
+@pytest.mark.parametrize(
+    "value", ["it already exists", "partition p not found", "ORDER BY must be used with a LIMIT"]
+)
+def test_a_value_in_a_message_is_not_read_as_the_cause(value):
+    script = {
+        "SubmitSql": [submitted()],
+        "GetInstance": [OVER],
+        "GetTaskStatus": [ended("Failed")],
+        "GetInstanceResult": [give(result(f"ODPS-0121095: cannot convert '{value}'", "Failed"))],
+    }
+    with ControlService(**script) as service, pytest.raises(QueryError) as caught:
+        run_sql(service.storage, "select nope")
+    assert caught.value.hint is None
+
+
 def test_the_error_of_a_refused_statement_shows_its_position():
     refused = fail(400, "ODPS-0130161", "ODPS-0130161:[2,3] Parse exception - invalid token")
     with ControlService(SubmitSql=[refused]) as service, pytest.raises(ServiceError) as caught:
