@@ -299,6 +299,10 @@ class RowForms(Displayed, Viewed, Instructive, ABC):
         types, TIMESTAMPs without a unit). A DECIMAL of more than 38 digits becomes decimal256.
         DuckDB can read such a column only from `Scan.dataset`.
         """
+        return self._stream().__arrow_c_stream__(requested_schema)
+
+    def _stream(self) -> pa.RecordBatchReader:
+        """Return the reader of `__arrow_c_stream__`, which raises the errors of the read itself."""
         import pyarrow as pa
 
         schema = self.arrow_schema
@@ -306,11 +310,10 @@ class RowForms(Displayed, Viewed, Instructive, ABC):
         if (unsure and not self._begun) or not all(
             is_readable(column.type) for column in self.schema
         ):
-            rows, self._begun = self.reader(), True
-        else:
-            # some libraries open several streams, the first only to inspect the columns
-            rows = pa.RecordBatchReader.from_batches(schema, self._promised(schema))
-        return rows.__arrow_c_stream__(requested_schema)
+            self._begun = True
+            return self.reader()
+        # some libraries open several streams, the first only to inspect the columns
+        return pa.RecordBatchReader.from_batches(schema, self._promised(schema))
 
     def _viewed(self, *, opens: bool) -> RowForms:
         return self

@@ -41,7 +41,9 @@ def exported(data: Any) -> Any:
     if is_from(data, "polars") and hasattr(data, "collect_schema"):
         return _polars_frame(data)
     if type(data).__name__ == "DuckDBPyRelation":
-        for name, kind in zip(data.columns, data.types, strict=True):
+        with querying():
+            columns = list(zip(data.columns, data.types, strict=True))
+        for name, kind in columns:
             plain = re.sub(r"""(['"]).*?\1""", "", str(kind))  # without names and values
             for word in _DUCKDB.keys() & set(re.findall(r"\w+", plain)):
                 raise ConversionError(
@@ -68,6 +70,21 @@ def evaluating() -> Iterator[None]:
             f"polars cannot evaluate the LazyFrame: {str(error).splitlines()[0]}",
             source_type="LazyFrame",
             hint="correct it; data.collect() shows the whole error",
+        ) from error
+
+
+@contextlib.contextmanager
+def querying() -> Iterator[None]:
+    """Raise `ConversionError` if DuckDB cannot run the query of a relation."""
+    try:
+        yield
+    except Exception as error:
+        if not is_from(error, "duckdb") and not is_from(error, "_duckdb"):
+            raise
+        raise ConversionError(
+            f"DuckDB cannot run the query: {str(error).splitlines()[0]}",
+            source_type="DuckDBPyRelation",
+            hint="correct it; relation.fetchall() shows the whole error",
         ) from error
 
 

@@ -498,6 +498,14 @@ def test_a_polars_plan_with_an_error_is_refused(make: Make, wrong: pl.Expr) -> N
     refusal(make("bigint"), pl.LazyFrame({"v": [1]}).with_columns(wrong), "evaluate the LazyFrame")
 
 
+@pytest.mark.parametrize("rows", [1, 500_000], ids=["first", "later"])
+def test_a_duckdb_query_with_an_error_is_refused(make: Make, rows: int) -> None:
+    number = f"case i when {rows - 1} then cast('x' || i as bigint) else i end"
+    relation = duckdb.sql(f"select {number} as v from range({rows}) as r(i)")
+    error = refusal(make("bigint"), relation, f"Could not convert string 'x{rows - 1}'")
+    assert "\n" not in error.message
+
+
 @pytest.mark.parametrize("huge", [2**127, 2**128 - 1])
 def test_unsigned_128_bit_integers_of_duckdb_are_refused(make: Make, huge: int) -> None:
     relation = duckdb.sql(f"select {huge}::uhugeint as v")

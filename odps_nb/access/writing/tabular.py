@@ -12,7 +12,8 @@ import numpy as np
 import pyarrow as pa
 
 from odps_nb.access.checks import iterator_of
-from odps_nb.convert.foreign import evaluated, exported, is_from, is_table
+from odps_nb.access.row_forms import RowForms
+from odps_nb.convert.foreign import evaluated, exported, is_from, is_table, querying
 from odps_nb.convert.row_names import Names
 from odps_nb.errors import ArgumentError, ConversionError, a_type
 
@@ -77,9 +78,12 @@ def as_arrow(data: Any) -> pa.Table | pa.RecordBatchReader:
         chunks = data.chunks if isinstance(data, pa.ChunkedArray) else [data]
         batches = [pa.RecordBatch.from_struct_array(chunk) for chunk in chunks]
         return pa.Table.from_batches(batches, pa.schema(list(data.type)))
-    with contextlib.suppress(pa.ArrowInvalid, TypeError):
+    if isinstance(data, RowForms):
+        return data._stream()
+    with contextlib.suppress(pa.ArrowInvalid, TypeError), querying():
         if _has_arrow(data) and hasattr(data, "__arrow_c_stream__"):
-            return pa.RecordBatchReader.from_stream(data)
+            reader = pa.RecordBatchReader.from_stream(data)
+            return pa.RecordBatchReader.from_batches(reader.schema, _imported(reader))
         if _has_arrow(data):
             return pa.Table.from_batches([pa.record_batch(data)])
     raise ConversionError(
@@ -88,6 +92,18 @@ def as_arrow(data: Any) -> pa.Table | pa.RecordBatchReader:
         hint="pass a pandas, polars or Spark DataFrame, a DuckDB relation, an Arrow table, batch "
         "or reader, or a list or iterator of dicts or tuples",
     )
+
+
+def _imported(reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
+    """Yield the batches of another library's stream; its errors arrive as `OSError`."""
+    try:
+        with reader:
+            yield from reader
+    except OSError as error:
+        raise ConversionError(
+            f"the data cannot be read: {str(error).splitlines()[0]}",
+            hint="correct it; pyarrow.table(data) shows the whole error",
+        ) from error
 
 
 def _has_arrow(data: Any) -> bool:

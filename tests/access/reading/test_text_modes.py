@@ -64,6 +64,19 @@ def table(odps: Connection) -> Iterator[Table]:
     odps.drop_table(name)
 
 
+@pytest.mark.parametrize("source", ["scan", "result"])
+def test_a_write_of_rows_that_cannot_be_read_raises_the_error_of_the_read(
+    odps: Connection, table: Table, new_name: NewName, source: str
+) -> None:
+    query = f"select id, s from {table.name} where ds = 'x'"
+    rows: Any = table.read(["id", "s"]) if source == "scan" else odps.sql(query)
+    copy = odps.create_table(new_name("copy"), "id bigint, s string")
+    with pytest.raises(ConversionError, match="the text of column 's'") as caught:
+        copy.write(rows)
+    assert "Traceback" not in caught.value.message
+    assert 'text="replace"' in str(caught.value.hint)
+
+
 def no_pause(self: Attempts, seconds: float) -> None:
     raise AssertionError("text that is not UTF-8 was read again")
 
