@@ -506,6 +506,10 @@ def test_a_duckdb_query_with_an_error_is_refused(make: Make, rows: int) -> None:
     assert "\n" not in error.message
 
 
+def test_a_polars_schema_is_refused_as_data(make: Make) -> None:
+    assert refusal(make("bigint"), pl.Schema({"v": pl.Int64}), "not a list of values").column == "v"
+
+
 @pytest.mark.parametrize("huge", [2**127, 2**128 - 1])
 def test_unsigned_128_bit_integers_of_duckdb_are_refused(make: Make, huge: int) -> None:
     relation = duckdb.sql(f"select {huge}::uhugeint as v")

@@ -118,6 +118,7 @@ def _is_lazy(data: Any) -> bool:
 def _named_series(data: Any, names: Names) -> Any:
     """Convert a Series or Index to a DataFrame; with ``names.single``, its name may be missing."""
     is_series = is_from(data, "pandas") or is_from(data, "polars")
+    is_series = is_series and not isinstance(data, Mapping)  # a schema of polars
     if is_series and hasattr(data, "to_frame") and not hasattr(data, "columns"):
         is_index = is_from(data, "pandas") and not hasattr(data, "iloc")
         options = {"index": False} if is_index else {}
