@@ -200,7 +200,9 @@ def _check_spelling(value: str | None, column: Column) -> None:
         return
     code, good = column.type.code, True
     if TYPE_FACTS[code].kind == "INTEGER":
-        good = re.fullmatch("0|-?[1-9][0-9]*", value) is not None
+        most = 1 << (8 * TYPE_FACTS[code].width - 1)
+        is_number = re.fullmatch("0|-?[1-9][0-9]{0,18}", value) is not None
+        good = is_number and -most <= int(value) < most
     elif code is TypeCode.DATE:
         try:
             good = datetime.date.fromisoformat(value).isoformat() == value
@@ -212,7 +214,7 @@ def _check_spelling(value: str | None, column: Column) -> None:
             code="InvalidPartitionSpec",
             hint="write dates as 2024-01-31"
             if code is TypeCode.DATE
-            else "write digits without leading zeros",
+            else f"write digits without leading zeros, in the range of {code.name}",
         )
 
 

@@ -226,7 +226,9 @@ def test_completion_offers_only_partitions_that_a_magic_can_express(
     assert set(_names_of(odps)("partitions", table.name.table)) == offered
 
 
-@pytest.mark.parametrize("value", ["03", "+3", "3.0", "-0", "٣", "0x3", "1e3"])
+@pytest.mark.parametrize(
+    "value", ["03", "+3", "3.0", "-0", "٣", "0x3", "1e3", str(2**63), "9" * 5000]
+)
 def test_a_numeric_partition_value_has_exactly_one_accepted_spelling(
     odps: Connection, new_name: NewName, value: str
 ) -> None:
