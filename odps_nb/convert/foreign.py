@@ -82,7 +82,7 @@ def querying() -> Iterator[None]:
         if not is_from(error, "duckdb") and not is_from(error, "_duckdb"):
             raise
         raise ConversionError(
-            f"DuckDB cannot run the query: {str(error).splitlines()[0]}",
+            "DuckDB cannot run the query: " + str(error).partition("\n")[0],
             source_type="DuckDBPyRelation",
             hint="correct it; relation.fetchall() shows the whole error",
         ) from error

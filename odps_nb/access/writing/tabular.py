@@ -101,7 +101,7 @@ def _imported(reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
             yield from reader
     except OSError as error:
         raise ConversionError(
-            f"the data cannot be read: {str(error).splitlines()[0]}",
+            "the data cannot be read: " + str(error).partition("\n")[0],
             hint="correct it; pyarrow.table(data) shows the whole error",
         ) from error
 
