@@ -115,6 +115,15 @@ def test_a_statement_that_defines_a_table_has_no_result(odps: Connection) -> Non
     assert odps.sql("create table if not exists orders (id bigint)").to_pandas().shape == (0, 0)
 
 
+def test_a_statement_is_shown_with_every_character_of_its_comments() -> None:
+    with using("tunnel"), misbehaving() as odps:
+        comment = "a\u2028b\u0085c"
+        odps.create_table("told", f"id bigint comment '{comment}'")
+        lines = odps.sql("show create table told").to_arrow()["result"].to_pylist()
+        assert f"  `id` bigint comment '{comment}'" in lines
+        assert lines[-1].endswith(";")
+
+
 @pytest.mark.parametrize("sql", ["show tables", "-- all\n/* of\nthem */ SHOW tables"])
 def test_an_older_tunnel_is_not_asked_for_the_result_of_a_statement(sql: str) -> None:
     """It would fail with status 500 (pyodps)."""

@@ -49,7 +49,9 @@ def fetch_text_rows(
     tasks = storage.control(request).tasks
     task = next((one for one in tasks if one.name == instance.task), next(iter(tasks), None))
     if task is not None and task.text and not of_query and task.format != "csv":
-        return TextRows(pa.table({"result": task.text.splitlines()}))
+        # unlike `splitlines`, keeps other separators, which comments may contain
+        lines = [line.removesuffix("\r") for line in task.text.removesuffix("\n").split("\n")]
+        return TextRows(pa.table({"result": lines}))
     return TextRows(parse_csv("" if task is None else task.text))
 
 
