@@ -317,6 +317,10 @@ class Table(Displayed, Viewed, ForEngines):
             until=until,
             changes=changes,
         )
+        if session_id is not None and not session_id.strip():
+            raise ArgumentError(
+                "session_id is blank", hint="pass the session_id of a scan, or omit session_id="
+            )
         zone = self._connection.profile.timezone or "UTC"
         plan = plan_read(
             self._name,

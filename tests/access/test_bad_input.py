@@ -119,6 +119,7 @@ def test_the_error_for_an_invalid_number_names_the_argument(odps, name, value):
         ({"where": ""}, "where", "^pass where=None to read all rows$"),
         ({"where": " \n"}, "where", "^pass where=None to read all rows$"),
         ({"limit": "5"}, "limit is '5'", r"^pass e\.g\. limit=5$"),
+        ({"session_id": " "}, "session_id is blank", "of a scan"),
         ({"char_padding": "yes"}, "char_padding", "^pass True or False$"),
         ({"splits": 2, "split_bytes": 1 << 20}, "splits and split_bytes", ""),
         ({"partitions": "dt=2024-01-01"}, "'dt' is not a partition column", "columns are: ds"),
