@@ -1,5 +1,6 @@
 """A tile and `to_table` detect the same columns and rows in delimited text."""
 
+import json
 import re
 
 import pytest
@@ -237,6 +238,29 @@ def test_json_lines_of_objects_or_arrays_are_rows():
     many = "".join(f'{{"a": {n}}}\n' for n in range(30))
     with pytest.raises(ConversionError, match="line 31 is not JSON"):
         table(many + '{"a": \n')
+
+
+@pytest.mark.parametrize(
+    ("lines", "length", "name"),
+    [
+        (1, 1, "answers.jsonl"),
+        (1, 400_000, "answers.NDJSON"),
+        (2, 400_000, "answers.jsonl"),
+        (2, 40_000, ""),  # only the first line is complete in the first 64 KiB
+    ],
+)
+def test_few_or_long_json_lines_are_rows_in_a_tile_and_a_table(lines, length, name):
+    data = (json.dumps({"a": "x" * length}) + "\n").encode() * lines
+    made = tile(Value(data, file_name=name))
+    assert made.format.label == "JSON lines"
+    assert "text of" not in made.text
+    found = blob_content.as_table(data, made.format.mime, max_bytes=1 << 20, file_name=name)
+    assert found.to_pydict() == {"a": ["x" * length] * lines}
+
+
+def test_a_json_document_keeps_its_format_whatever_its_name():
+    for text in ('{\n "a": 1\n}\n', '[\n{"a": 1},\n{"a": 2}\n]'):
+        assert sniff(text.encode(), len(text), "x.jsonl").label == "JSON"
 
 
 def test_any_text_is_a_table_if_a_separator_is_given():

@@ -29,6 +29,7 @@ _LINES = Format(
 )
 # the start of truncated JSON: an object begins with a quoted key, an array with a value
 _CUT = re.compile(r'\s*(?:\{\s*"(?:[^"\\]|\\.){0,500}"\s*:|\[\s*(?:[\[{"\d-]|true|false|null))')
+_ENDINGS: Final = (".jsonl", ".ndjson")
 _MOSTLY: Final = 0.9  # minimum share of lines that are JSON
 _NODES: Final = 300
 _DEPTH: Final = 12
@@ -47,14 +48,19 @@ class _Number(str):
 def _recognise(head: Head) -> Format | None:
     if head.text.lstrip()[:1] not in ("{", "["):
         return None
+    lines = [line for line in head.text.split("\n") if line.strip()]
+    is_named = len(lines) == 1 and head.name.lower().endswith(_ENDINGS)
     if head.whole and _parses(head.text):
-        return _JSON
-    lines = head.text.split("\n")
-    lines = [line for line in lines if line.strip()][: None if head.whole else -1]
+        return _LINES if is_named else _JSON
+    cut = [] if head.whole else [lines.pop()]
     if len(lines) >= 2 and all(map(_parses, lines[:2])):
         valid = sum(map(_parses, lines))
         return _LINES if valid >= _MOSTLY * len(lines) else None
-    return _JSON if not head.whole and _CUT.match(head.text) else None
+    if not cut or not _CUT.match(head.text):
+        return None
+    # a document ends with its first value, so a second value is another line
+    is_next = len(lines) == 1 and _parses(lines[0]) and cut[0].lstrip()[0] in "{["
+    return _LINES if is_named or is_next else _JSON
 
 
 def _parses(text: str) -> bool:
@@ -66,6 +72,8 @@ def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing
     if format.label == _LINES.label:
         rows = [line for line in source.split("\n") if line.strip()]
         rows = rows if excerpt.whole else rows[:-1]  # the last line may be incomplete
+        if not rows:
+            raise UnshowableError(TOO_LARGE)
         fact = count_of(len(rows), "line") if excerpt.whole else "first lines"
         value: Any = [_load(row) if _parses(row) else row for row in rows[:_NODES]]
         value += rows[_NODES:]  # counted, but not shown
