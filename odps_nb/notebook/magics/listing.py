@@ -8,7 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from fnmatch import fnmatchcase
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+from zoneinfo import ZoneInfo
 
 from odps_nb.client.catalog import fetch_tables, iter_partitions
 from odps_nb.errors import ArgumentError
@@ -53,7 +54,8 @@ def tables(context: Context, args: argparse.Namespace, cell: str | None) -> List
     if args.sort:
         value = _ORDERS[args.sort]
         names.sort(key=lambda name: -(((info := known[name]) and value(info)) or 0))
-    rows = tuple((name, *_facts(known.get(name))) for name in names)
+    zone = connection.profile.timezone
+    rows = tuple((name, *_facts(known.get(name), zone)) for name in names)
     headers = ("table", "rows", "size", "changed", "partitioned by", "comment")
     return _without_empty(headers, rows, nothing)
 
@@ -75,12 +77,12 @@ def _has_column(info: TableInfo | None, pattern: str) -> bool:
     return any(fnmatchcase(column.name.casefold(), pattern.casefold()) for column in names)
 
 
-def _facts(info: TableInfo | None) -> tuple[str, ...]:
+def _facts(info: TableInfo | None, zone: str | None) -> tuple[str, ...]:
     if info is None:
         return ("",) * 5
     keys = ", ".join(column.name for column in info.schema.partition_columns)
     size = _known(info.size, format_bytes)
-    return (_known(info.record_count), size, _time(info.modified_at), keys, info.comment)
+    return (_known(info.record_count), size, _time(info.modified_at, zone), keys, info.comment)
 
 
 @parsed_as("odps schema")
@@ -110,12 +112,13 @@ def partitions(context: Context, args: argparse.Namespace, cell: str | None) -> 
         raise ArgumentError(f"{table.name} is not partitioned")
     spec = parse_partition(args.partition) or PartitionSpec()
     under = check_partition(spec, table.schema, table.name)
+    zone = context.connection.profile.timezone
     rows = tuple(
         (
             str(partition.spec),
             _known(partition.record_count),
             _known(partition.size, format_bytes),
-            _time(partition.modified_at),
+            _time(partition.modified_at, zone),
         )
         for partition in iter_partitions(context.connection._storage, table.name, under)
     )
@@ -138,5 +141,9 @@ def _known(value: int | None, write: Callable[[int], str] = "{:,}".format) -> st
     return "" if value is None or value < 0 else write(value)
 
 
-def _time(seconds: Any) -> str:
-    return f"{datetime.datetime.fromtimestamp(seconds):%Y-%m-%d %H:%M:%S}" if seconds else ""
+def _time(seconds: float | None, zone: str | None) -> str:
+    """Format a time in the connection's time zone, or else in that of this machine."""
+    if not seconds:
+        return ""
+    moment = datetime.datetime.fromtimestamp(seconds, ZoneInfo(zone) if zone else None)
+    return f"{moment:%Y-%m-%d %H:%M:%S}"

@@ -209,6 +209,16 @@ def test_without_a_time_zone_sql_refuses_times_with_a_zone(ip):
 # -- lists ----------------------------------------------------------------------------------
 
 
+def test_times_of_a_list_are_those_of_the_connections_time_zone(ip, odps):
+    seen = []
+    for zone in ("Etc/GMT-14", "Etc/GMT+12"):  # at any time, their days differ
+        ip.user_ns["other"] = odps._changed(schema=None, timezone=zone)
+        run(ip, "%odps connect other")
+        found = run(ip, "%odps tables ord*")
+        seen.append(pd.Timestamp(found[0][found.headers.index("changed")]))
+    assert seen[0] - seen[1] == pd.Timedelta(hours=26)
+
+
 def test_tables_are_listed_with_details_and_partitions(ip):
     orders = next(row for row in run(ip, "%odps tables ord*") if row[0] == "orders")
     assert (orders[1], orders[4]) == ("2,048,000", "ds")
