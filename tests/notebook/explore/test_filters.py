@@ -100,6 +100,8 @@ CHOSEN = [
     ("small", {"high": -20}, lambda v: v <= -20),
     ("share", {"low": 0.5, "high": 100.25}, lambda v: 0.5 <= v <= 100.25),
     ("ratio", {"values": [0.3, 0.7]}, lambda v: round(v, 3) in (0.3, 0.7)),
+    ("ratio", {"low": 0.7}, lambda v: round(v, 3) >= 0.7),
+    ("ratio", {"low": 0.1, "high": 0.6}, lambda v: 0.1 <= round(v, 3) <= 0.6),
     ("amount", {"low": Decimal("2.5"), "high": 20}, lambda v: Decimal("2.5") <= v <= 20),
     ("day", {"low": MIDDLE.date()}, lambda v: v >= MIDDLE.date()),
     ("seen", {"high": MIDDLE}, lambda v: v <= MIDDLE),
@@ -132,6 +134,18 @@ def test_a_filter_and_its_exclusion_select_each_row_once(view, frame, column, gi
     view.choose(Choice())
     view.filter(column, **given, exclude=True)
     assert all_ids(view) == frame["id"][~wanted].tolist(), view.where
+
+
+def test_the_bars_of_single_precision_numbers_count_them_as_displayed(view, frame):
+    n = next(n for n, column in enumerate(view.columns) if column.name == "ratio")
+    shown = frame["ratio"].round(3)
+    for place, bar in enumerate(view.describe().columns[n].bars):
+        low, high = map(float, bar.label.split(" – "))
+        wanted = (shown >= low) & ((shown <= high) if bar.last else (shown < high))
+        assert bar.count == wanted.sum(), bar.label
+        view.choose(view.bar(n, place))
+        assert all_ids(view) == frame["id"][wanted].tolist(), view.where
+        view.choose(Choice())
 
 
 @pytest.mark.gate(5)

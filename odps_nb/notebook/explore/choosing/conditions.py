@@ -19,12 +19,13 @@ from odps_nb.errors import ArgumentError
 from odps_nb.notebook.explore.profiles.bars import NOT_FINITE, Bar
 from odps_nb.notebook.explore.profiles.profile import LABEL
 from odps_nb.notebook.explore.values.cells import cell_texts, kind_of
-from odps_nb.notebook.explore.values.scale import scale_of
+from odps_nb.notebook.explore.values.scale import scale_of, single
 from odps_nb.notebook.explore.values.typed import shown_value, text_of, typed_value
 from odps_nb.schema import Column, TypeCode
 from odps_nb.wire.type_text import format_type
 
 _LARGEST = "1.7976931348623157e308"  # also used for FLOAT, which is compared as DOUBLE
+_LARGEST_SINGLE = float(np.finfo(np.float32).max)
 _LISTED = 3
 _LONG = 2**63 - 1  # larger integers are DECIMAL literals
 MAX_LISTED = 100
@@ -99,16 +100,16 @@ def make_condition(
     if op == "range" and values[0] is not None and values[0] == values[1] and not below:
         op, values = "values", values[:1]
     exact = values
-    if op == "values" and kind_of(column) == "FLOAT":
-        exact = [_single(column, value) for value in values]
-        values = [float(str(np.float32(value))) for value in exact]  # 0.1, as the cells show it
+    if op in ("values", "range") and kind_of(column) == "FLOAT":
+        exact = [None if value is None else _single(column, op, value) for value in values]
+        values = [None if value is None else _shown_single(value) for value in exact]
     name = name_in_sql(column.name)
     text = _template(name, op, values, below=below, exclude=exclude)
     if op == "values":
         plain = _integers(exact)
         bound: dict[str, object] = {"v": plain if len(plain) > 1 else plain[0]}
     elif op == "range":
-        bound = dict(zip(("low", "high"), (_integers([value])[0] for value in values), strict=True))
+        bound = dict(zip(("low", "high"), (_integers([value])[0] for value in exact), strict=True))
     elif op in _LIKE:
         needle = _folded(values[0]) if op[0] == "i" else values[0]
         bound = {"v": _LIKE[op][0].format(_literally(needle))}
@@ -133,11 +134,20 @@ def _integers(values: Sequence[Any]) -> list[Any]:
     return list(values)
 
 
-def _single(column: Column, value: Any) -> float:
-    """Return the nearest value that a FLOAT column can hold."""
-    if isinstance(value, str) or abs(value) > float(np.finfo(np.float32).max):
+def _single(column: Column, op: str, value: Any) -> float:
+    """Return the nearest value that a FLOAT column can hold; an end of a range may be larger."""
+    try:
+        number = math.nan if isinstance(value, str) else float(value)
+    except (TypeError, OverflowError):
+        number = math.nan
+    if math.isnan(number) or (op == "values" and abs(number) > _LARGEST_SINGLE):
         raise ArgumentError(f"{value!r} does not fit into the FLOAT column {column.name!r}")
-    return float(np.float32(value))
+    return single(number)
+
+
+def _shown_single(value: float) -> float:
+    """Return the shortest number with this single-precision value: 0.1, as the cells show it."""
+    return float(str(np.float32(value))) if abs(value) <= _LARGEST_SINGLE else value
 
 
 def given_condition(

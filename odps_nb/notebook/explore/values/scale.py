@@ -167,8 +167,9 @@ def scale_of(column: Column, arrow: pa.DataType) -> Scale | None:
             unit=1,
         )
     if kind in ("FLOAT", "DOUBLE"):
+        is_single = kind == "FLOAT"
         return Scale(
-            at=_rounded,
+            at=(lambda place, step: single(_rounded(place, step))) if is_single else _rounded,
             step=_round_step,
             text=number_text,
             keys=lambda array: array.cast(pa.float64()),
@@ -269,6 +270,11 @@ def _clock(moment: datetime.datetime, zone: ZoneInfo | None) -> str:
         local = moment
     digits = "auto" if local.microsecond % 1000 or not local.microsecond else "milliseconds"
     return local.isoformat(sep=" ", timespec=digits).replace("+00:00", "Z")  # as cells show it
+
+
+def single(value: float) -> float:
+    """Return the nearest value that a FLOAT column can hold; ``value`` if it is out of range."""
+    return float(np.float32(value)) if abs(value) <= np.finfo(np.float32).max else value
 
 
 def _rounded(place: float, step: float) -> float:
