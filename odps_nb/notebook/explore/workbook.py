@@ -23,7 +23,7 @@ from odps_nb.schema import Column
 MAX_ROWS = 1_048_575
 """Maximum number of rows of a sheet below the header."""
 MAX_TEXT = 32_767
-"""Maximum number of characters of a cell."""
+"""Maximum number of characters of a cell, in UTF-16; an emoji counts as two."""
 _DIGITS = 15
 _EPOCH = datetime.date(1900, 1, 1)
 
@@ -86,8 +86,10 @@ class WorkbookWriter:
             self._text(n, str(value))
 
     def _text(self, n: int, text: str, style: Any = None) -> None:
-        self.shortened += len(text) > MAX_TEXT
-        self._sheet.write_string(self._row, n, text[:MAX_TEXT], style)  # never a formula or a link
+        if 2 * len(text) > MAX_TEXT and len(units := text.encode("utf-16-le")) > 2 * MAX_TEXT:
+            self.shortened += 1
+            text = units[: 2 * MAX_TEXT].decode("utf-16-le", "ignore")
+        self._sheet.write_string(self._row, n, text, style)  # never a formula or a link
 
 
 def _is_excel_day(value: datetime.date) -> bool:

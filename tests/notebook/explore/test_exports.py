@@ -4,6 +4,7 @@ import codecs
 import csv
 import datetime
 import io
+import re
 import zipfile
 from contextlib import closing
 from dataclasses import replace
@@ -309,6 +310,16 @@ def test_values_that_excel_would_change_are_stored_as_text_or_reported(odps):
     assert '<autoFilter ref="A1:B2"/>' in sheet
     assert 'state="frozen"' in sheet
     assert words_of(made).endswith("; 1 text cut")
+
+
+def test_a_text_of_a_workbook_is_cut_where_excel_counts_its_end(odps):
+    ends = [f"concat(repeat('{x}', {n}), '😀') {x}" for x, n in (("x", 32_766), ("y", 32_765))]
+    rows = odps.sql(f"select {', '.join(ends)}, repeat('😀', 20000) z")
+    made, file = written(rows, "xlsx")
+    assert made.shortened == 2
+    sheet = zipfile.ZipFile(file).read("xl/worksheets/sheet1.xml").decode()
+    texts = re.findall(r"<t>([^<]{9,})</t>", sheet)
+    assert texts == ["x" * 32_766, "y" * 32_765 + "😀", "😀" * 16_383]
 
 
 def test_a_workbook_has_floats_and_days_around_1900_as_displayed(odps):
