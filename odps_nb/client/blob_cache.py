@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from odps_nb.errors import ConfigError
+from odps_nb.explained import expanded
 from odps_nb.secret import make_private
 from odps_nb.terms import BlobReference, format_bytes, parse_bytes
 from odps_nb.wire.crc32c import crc32c
@@ -295,7 +296,7 @@ def open_cache(profile: Profile) -> BlobCache | None:
     if not limit:
         return None
     if stated := os.environ.get("ODPS_NB_CACHE_DIR"):
-        folder = Path(stated)
+        folder = expanded(stated)
     else:
         from platformdirs import user_cache_path
 

@@ -247,6 +247,9 @@ def test_settings_determine_size_and_folder(tmp_path, monkeypatch):
     assert (opened.folder, opened.limit) == (tmp_path / "blobs", DEFAULT_LIMIT)
     environ = {f"ODPS_{key.upper()}": value for key, value in account.items()}
     resolved = Profile.resolve(environ={**environ, "ODPS_BLOB_CACHE": "1 MB"})
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("ODPS_NB_CACHE_DIR", "~/cached")
+    assert open_cache(resolved).folder == tmp_path / "cached" / "blobs"
     monkeypatch.delenv("ODPS_NB_CACHE_DIR")
     assert open_cache(resolved).limit == 10**6
     if sys.platform == "linux":
