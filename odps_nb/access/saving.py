@@ -83,6 +83,8 @@ def save_stream(chunks: Iterable[bytes], target: Path, *, overwrite: bool) -> Pa
     """Write chunks to a file, completely or not at all, and return its path."""
     _check_folder(target.parent)
     _check_length(target)
+    if target.is_dir():
+        raise ConfigError(f"{target} is a folder", option="path", hint="pass the name of a file")
     if target.exists() and not overwrite:
         raise _taken(target)
     names = iter([target])

@@ -11,7 +11,13 @@ import pytest
 
 from odps_nb.access import scan as scans
 from odps_nb.access.paging.browsing import rows_of
-from odps_nb.errors import ArgumentError, CancelledError, NotFoundError, OdpsNbWarning
+from odps_nb.errors import (
+    ArgumentError,
+    CancelledError,
+    ConfigError,
+    NotFoundError,
+    OdpsNbWarning,
+)
 from odps_nb.notebook.explore import static
 from odps_nb.notebook.explore.charts import figures as chart_figures
 from odps_nb.notebook.explore.charts import read_figures
@@ -547,6 +553,19 @@ def test_the_picture_has_a_mark_with_a_tooltip_for_each_group(table, kind):
     assert len(tips) > len(chart.to_pandas())
     if kind == "bar":
         assert 'word: a "quoted" <b>\nrows: 67' in tips
+
+
+def test_a_picture_is_saved_like_a_blob(table, tmp_path, monkeypatch):
+    chart = table.chart("word")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for _ in range(2):  # the second picture replaces the first one
+        assert chart.save("~/chart.svg").read_text("utf-8") == chart.to_svg()
+    assert [file.name for file in tmp_path.iterdir()] == ["chart.svg"]
+    for path, reason in ((tmp_path / "none" / "a.svg", "does not exist"), (tmp_path, "is a fold")):
+        with pytest.raises(ConfigError, match=reason):
+            chart.save(path)
+    with pytest.raises(ArgumentError, match="it must be a path"):
+        chart.save(3)
 
 
 def test_only_counts_and_sums_are_stacked(table):

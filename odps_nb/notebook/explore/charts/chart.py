@@ -12,9 +12,11 @@ import pyarrow as pa
 
 from odps_nb.access.paging.browsing import Rows, rows_of
 from odps_nb.access.paging.ordering import name_in_sql
+from odps_nb.access.saving import save_stream
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.convert.warning import warn
 from odps_nb.errors import visible
+from odps_nb.explained import expanded, explained
 from odps_nb.html import MUTED, Html, bundle, data_url, element
 from odps_nb.notebook.explore.charts.choice import ChartChoice, choose
 from odps_nb.notebook.explore.charts.drawing import HEIGHT, WIDTH, group_name, svg, title
@@ -177,11 +179,10 @@ class Chart(LiveView):
         """Return the picture as an SVG document without scripts or references."""
         return self._picture
 
+    @explained
     def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write the picture to an ``.svg`` file and return its path."""
-        file = Path(path)
-        file.write_text(self._picture, encoding="utf-8")
-        return file
+        """Write the picture to an ``.svg`` file, replacing an old one, and return its path."""
+        return save_stream([self._picture.encode()], expanded(path), overwrite=True)
 
     def __repr__(self) -> str:
         return f"<Chart of {visible(self.title)}>"[:300]
