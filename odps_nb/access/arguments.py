@@ -6,13 +6,13 @@ import functools
 import inspect
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 from urllib.parse import urlsplit
 
 from odps_nb.client.auth.shapes import NO_NAME
 from odps_nb.client.auth.tunnel_host import is_private
-from odps_nb.errors import ConfigError, OdpsNbWarning
+from odps_nb.errors import ConfigError, OdpsNbWarning, a_type
 from odps_nb.secret import SECRET_NAMES, Hidden, hidden
 from odps_nb.terms import did_you_mean
 
@@ -65,6 +65,10 @@ def explains_arguments(function: Callable[P, R]) -> Callable[P, R]:
                 option="source",
                 hint=_BY_NAME,
             )
+        if isinstance(source, Mapping | Sequence) and not isinstance(source, str):
+            kind = type(source)
+            del args, kwargs, source  # as above
+            raise ConfigError(f"cannot connect with {a_type(kind)}", option="source", hint=_BY_NAME)
         for name in kwargs.keys() - set(known):
             hint = _INSTEAD.get(name) or did_you_mean(name, known, "{}=", most=1)
             raise ConfigError(
