@@ -64,8 +64,8 @@ def hidden(settings: Mapping[str, Any] | Iterable[tuple[str, Any]]) -> Hidden:
         elif not isinstance(copied.get(name), (type(None), Unusable)):
             copied[name] = Unusable(type(copied[name]))
     for name in ("endpoint", "tunnel_endpoint"):
-        if isinstance(copied.get(name), str) and "@" in copied[name]:
-            copied[name] = Secret(copied[name])  # a URL with a password, which Profile rejects
+        if isinstance(copied.get(name), str) and {"@", "?"} & {*copied[name]}:
+            copied[name] = Secret(copied[name])  # may contain a password; Profile rejects it
     if isinstance(copied.get("credentials"), (str, bytes, tuple, list, Mapping)):
         copied["credentials"] = Secret("refused by Profile")  # may contain a key
     return copied

@@ -8,6 +8,7 @@ from functools import wraps
 from typing import Any, TypeVar
 
 from odps_nb.errors import ArgumentError, ConfigError, a_type
+from odps_nb.explained import explained_init
 from odps_nb.secret import Hidden, Secret, Unusable, hidden
 
 T = TypeVar("T", bound=type)
@@ -83,6 +84,7 @@ class _Account:
 
 
 @_hides_texts
+@explained_init
 @dataclass(frozen=True, slots=True, repr=False)
 class AccessKey(_Account):
     """A long-lived key pair. ``app`` is an application's key pair, which also signs each request.
@@ -102,6 +104,7 @@ class AccessKey(_Account):
 
 
 @_hides_texts
+@explained_init
 @dataclass(frozen=True, slots=True, repr=False)
 class StsToken(_Account):
     """A temporary key pair and its token, which are not renewed. ``app``: see `AccessKey`."""
@@ -115,6 +118,7 @@ class StsToken(_Account):
 
 
 @_hides_texts
+@explained_init
 @dataclass(frozen=True, slots=True, repr=False)
 class BearerToken(_Account):
     """A token used in place of a key pair; it is not renewed. ``app``: see `AccessKey`."""
@@ -126,6 +130,7 @@ class BearerToken(_Account):
 
 
 @_hides_texts
+@explained_init
 @dataclass(frozen=True, slots=True, repr=False)
 class CredentialProcess(_Account):
     """A program that prints keys as JSON. It runs without a shell, and again before the keys

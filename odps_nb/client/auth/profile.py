@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +24,7 @@ from odps_nb.client.transfer import TransferChoice
 from odps_nb.errors import ArgumentError, ConfigError, a_type
 from odps_nb.filters.literals import zone_of
 from odps_nb.secret import SECRET_NAMES, Hidden, hidden, hides_secrets
-from odps_nb.terms import TableName, TransferMode
+from odps_nb.terms import TableName, TransferMode, did_you_mean
 
 if TYPE_CHECKING:
     from odps_nb.wire.signing import Credentials
@@ -407,7 +409,30 @@ class Profile:
         return self
 
 
-Profile.__init__ = hides_secrets(Profile.__init__)  # type: ignore[method-assign]
+def _explained(make: Callable[..., None]) -> Callable[..., None]:
+    """Decorator of the constructor: hide secrets, and raise `ConfigError` for wrong arguments."""
+    known = tuple(inspect.signature(make).parameters)[1:]
+
+    @functools.wraps(make)
+    def making(self: Profile, *args: Any, **kwargs: Any) -> None:
+        kwargs = hidden({"endpoint": None, "project": None, **kwargs})  # checked by Profile
+        unknown = next(iter(kwargs.keys() - {*known}), None)
+        if args or unknown is not None:
+            del args  # a traceback may show them, and one may be a key
+            raise ConfigError(
+                f"Profile has no argument {unknown}="
+                if unknown
+                else "Profile takes no arguments without a keyword",
+                option=unknown or "endpoint",
+                hint=(unknown and did_you_mean(unknown, known, "{}=", most=1))
+                or f"its arguments are: {', '.join(known)}",
+            )
+        make(self, **kwargs)
+
+    return making
+
+
+Profile.__init__ = _explained(Profile.__init__)  # type: ignore[method-assign]
 
 
 def _excluded() -> ConfigError:

@@ -11,9 +11,10 @@ from odps import ODPS
 from odps.accounts import AppAccount
 
 import odps_nb
-from odps_nb.client.auth.accounts import AccessKey, BearerToken, StsToken
+from odps_nb.client.auth.accounts import AccessKey, BearerToken, CredentialProcess, StsToken
 from odps_nb.client.auth.profile import Profile
 from odps_nb.errors import ArgumentError, ConfigError
+from tests.support.outputs import frames_of
 
 SECRET = "s3cr3t-key-that-nobody-may-see"
 ENV = {
@@ -22,6 +23,8 @@ ENV = {
     "ODPS_ACCESS_ID": "env-id",
     "ODPS_ACCESS_KEY": SECRET,
 }
+
+ME = {"project": "p", "access_id": "me", "access_key": SECRET}
 
 
 @pytest.fixture
@@ -293,6 +296,27 @@ def test_an_unknown_api_version_is_refused(tmp_path):
 def test_an_unknown_keyword_is_refused(tmp_path):
     with pytest.raises(ConfigError, match="unknown setting 'passwrod'"):
         Profile.resolve(environ=ENV | nowhere(tmp_path), passwrod="x")
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "why", "hint"),
+    [
+        (lambda: Profile("http://h", "p", "me", SECRET), ConfigError, "keyword", "endpoint, proj"),
+        (lambda: Profile(endpoint="http://h"), ConfigError, "project, access_id", "project= or"),
+        (lambda: Profile(endpoint="http://h?" + SECRET, **ME), ConfigError, "query", "write e.g."),
+        (lambda: Profile(acess_key=SECRET), ConfigError, "argument acess_key=", "access_key=?"),
+        (lambda: AccessKey("me"), ArgumentError, "'key'", "its arguments are: id, key, app"),
+        (lambda: AccessKey(id="me", secret=SECRET), ArgumentError, "no argument secret=", "key"),
+        (lambda: StsToken("me", SECRET, "t", None, SECRET), ArgumentError, "too many", "token"),
+        (lambda: BearerToken(SECRET, key=SECRET), ArgumentError, "no argument key=", "token"),
+        (lambda: CredentialProcess(), ArgumentError, "'command'", "command, app"),
+    ],
+)
+def test_wrong_arguments_of_a_constructor_are_explained_without_secrets(call, error, why, hint):
+    with pytest.raises(error, match=why) as caught:
+        call()
+    assert hint in caught.value.hint
+    assert SECRET not in "\n".join(frames_of(caught.value))
 
 
 def test_no_repr_shows_a_secret():
