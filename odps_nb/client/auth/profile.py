@@ -156,6 +156,7 @@ class Profile:
                 option="api_version",
                 hint="pass api_version=2 or api_version=3",
             )
+        object.__setattr__(self, "api_version", int(self.api_version))  # may be 2.0
         cache_limit(self.blob_cache)
         if not isinstance(self.client_options, ClientOptions):
             raise ConfigError(

@@ -319,6 +319,11 @@ def test_wrong_arguments_of_a_constructor_are_explained_without_secrets(call, er
     assert SECRET not in "\n".join(frames_of(caught.value))
 
 
+def test_an_api_version_of_another_numeric_type_is_an_integer():
+    options = Profile(endpoint="http://h", **ME, api_version=2.0).as_options()
+    assert (options["api_version"], Profile.from_options(options).api_version) == ("2", 2)
+
+
 def test_no_repr_shows_a_secret():
     profile = Profile(
         endpoint="http://h",
