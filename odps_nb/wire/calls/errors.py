@@ -297,7 +297,7 @@ def _parse(body: bytes) -> _Parts | None:
 
 def _raw(body: bytes) -> str:
     """Return the text of a body that is not an error document, with tags and secrets removed."""
-    text = re.sub(r"<[^<>]*>", " ", body.decode("utf-8", "replace"))
+    text = re.sub(r"<[^<>]*>", " ", _text_of(body))
     text = re.sub(r"\s+", " ", _SECRET.sub(r"\1…", text)).strip()
     return text if re.search(r"[\w\ufffd]", text) else ""  # e.g. of an empty JSON object
 
@@ -372,6 +372,11 @@ _BEGIN = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 _ERROR = re.compile(rb"\s*(?:<\?xml\b[^>]{0,200}\?>\s*)?<Error\b")
+_CHARSET = re.compile(  # only usual encodings: some others decode in quadratic time
+    rb"<meta\b[^>]{0,200}?\bcharset\s{0,9}=\s{0,9}[\"']?"
+    rb"(gb\w{1,9}|big5|euc-\w{2}|shift_jis|iso-8859-\d{1,2}|windows-\d{3,4}|koi8-\w)\b",
+    re.IGNORECASE,
+)
 _TITLE = re.compile(r"<title\b[^>]{0,200}>(.{0,1000}?)</title", re.IGNORECASE | re.DOTALL)
 
 
@@ -382,11 +387,20 @@ def is_web_page(body: bytes) -> bool:
 
 def describe_page(body: bytes, text: str = "") -> str:
     """Return "a web page" with its title in quotes; without a title, with the start of ``text``."""
-    found = _TITLE.search(body[:HEAD_BYTES].decode("utf-8", "replace"))
+    found = _TITLE.search(_text_of(body[:HEAD_BYTES]))
     title = " ".join(visible(html.unescape(found[1])).split()) if found else ""
     if title:
         return f'a web page titled "{shorten(title, _SHOWN)}"'
     return f"a web page: {shorten(text, _SHOWN)}" if text else "a web page"
+
+
+def _text_of(body: bytes) -> str:
+    """Decode a page as its ``<meta>`` element states, or as UTF-8."""
+    stated = _CHARSET.search(body[:HEAD_BYTES])
+    try:
+        return body.decode(stated[1].decode() if stated else "utf-8", "replace")
+    except LookupError:
+        return body.decode("utf-8", "replace")
 
 
 def page_error(body: bytes, sender: str, request_id: str | None = None) -> FramingError:
