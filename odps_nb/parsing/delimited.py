@@ -40,6 +40,8 @@ _NAME: Final = re.compile(r"[^\W\d]\w{0,63}")
 #: First line that states the separator, for Excel.
 _STATED: Final = re.compile(r'"?sep=([^\w\s"]|\t)"?\r?\n', re.IGNORECASE)
 _RULE: Final = re.compile(r"[\s|:+-]+")  # the line below the header, as in Markdown
+#: The first lines of a log, with times as Python's ``logging`` and Log4j write them.
+_LOG: Final = re.compile(r"(?:[^,\n]*\d\d:\d\d:\d\d,\d{3}[^\d,\n][^\n]*+\n){2}")
 _BRACKETS: Final = ("()", "[]", "{}")
 
 _Rows = list[list[str]]
@@ -96,9 +98,10 @@ def form_of(
 
 def _detected(body: str, suffix: str, *, whole: bool) -> tuple[Form | None, _Rows]:
     """Return the form that fits the lines best, and its rows."""
+    is_log = _LOG.match(body) is not None
     for separators, is_named in ((_SEPARATORS, False), (_NAMED.get(suffix, ""), True)):
         candidates = []
-        for separator in separators:
+        for separator in separators.replace(",", "") if is_log else separators:
             rows = _rows(body, separator, whole=whole)
             row_names = _has_row_names(rows)
             if share := 1 if row_names else _share(rows, separator, is_named=is_named):
@@ -106,6 +109,8 @@ def _detected(body: str, suffix: str, *, whole: bool) -> tuple[Form | None, _Row
                 candidates.append((_rank(rows, separator, share), form, rows))
         if candidates:
             return max(candidates, key=lambda candidate: candidate[0])[1:]
+    if is_log:
+        return None, []
     if _is_column(body, whole=whole):
         return Form(separator=","), []
     rows = _rows(body, BLANKS, whole=whole)

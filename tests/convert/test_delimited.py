@@ -132,6 +132,9 @@ TEXTS = {
     "a list of words": "tea\ncake\npie\n",
     "numbers without a name": "1\n2\n3\n",
     "settings with comments": "# name, value\nname: x\nitems:\n  - one\n",
+    "a log of Python": "2024-01-01 10:00:00,123 INFO a=1\n2024-01-01 10:00:01,456 INFO a=2\n" * 3
+    + "Traceback, most recent call last\n",
+    "a log of Log4j": "[2024-01-01T10:00:00,123] WARN x, y\n[2024-01-01T10:00:01,456] z, y\n" * 3,
     "comments alone": "# a, b\n# c, d\n# e, f\n",
 }
 
@@ -261,6 +264,12 @@ def test_few_or_long_json_lines_are_rows_in_a_tile_and_a_table(lines, length, na
 def test_a_json_document_keeps_its_format_whatever_its_name():
     for text in ('{\n "a": 1\n}\n', '[\n{"a": 1},\n{"a": 2}\n]'):
         assert sniff(text.encode(), len(text), "x.jsonl").label == "JSON"
+
+
+@pytest.mark.parametrize("end", ["", ",a", "\ta"])
+def test_times_beside_numbers_of_three_digits_are_a_table(end):
+    text = "".join(f"2024-01-01 10:00:0{n},123{end}\n" for n in range(4))
+    assert shape_in_tile(text) == (3, 2 + (end == ",a"))
 
 
 def test_any_text_is_a_table_if_a_separator_is_given():
