@@ -103,7 +103,7 @@ def complete(before: str, known: Known, after: str = "") -> Candidates | None:
     if here is None or here["rest"] is None:
         return _in_python(before, after, known)
     if (quoted := _FILTER.search(here["rest"])) is not None:
-        command, *args = here["rest"][: quoted.start()].split()
+        command, *args = here["rest"][: quoted.start()].split() or [""]
         table = _table_of(known.commands.get(command), args)
         fragment = _WORD.search(quoted["text"])
         return _among(

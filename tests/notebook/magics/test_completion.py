@@ -81,6 +81,7 @@ def words(before: str, after: str = "") -> tuple[str, ...] | None:
         ("%odps help re", ("read",)),
         ('%odps read orders -w "am', ("amount",)),
         ("%odps read -n 5 orders -w 'id > 3 and am", ("amount",)),
+        ('%odps -w "am', ()),  # the name of the subcommand is missing
         ('%odps read orders --where="', ("id", "amount", "ds")),
         ('odps.table("or', ("orders",)),
         ("x = odps.table('", ("orders", "media", "Documents")),
