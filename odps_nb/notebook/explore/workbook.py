@@ -102,7 +102,8 @@ def _is_excel_day(value: datetime.date) -> bool:
 def _fits(number: float | Decimal) -> bool:
     if isinstance(number, float):
         return math.isfinite(number)
-    return len(Decimal(number).normalize().as_tuple().digits) <= _DIGITS
+    digits = Decimal(number).as_tuple().digits  # `normalize` would round to 28 digits
+    return len("".join(map(str, digits)).rstrip("0")) <= _DIGITS
 
 
 def _plain(array: pa.Array, column: Column) -> pa.Array:

@@ -312,6 +312,14 @@ def test_values_that_excel_would_change_are_stored_as_text_or_reported(odps):
     assert words_of(made).endswith("; 1 text cut")
 
 
+@pytest.mark.parametrize("number", ["9" * 38, "12345678901.000000000000000001", "1" + "0" * 30])
+def test_a_long_decimal_of_a_workbook_is_not_rounded(odps, number):
+    scale = len(number.partition(".")[2])
+    _, file = written(odps.sql(f"select cast('{number}' as decimal(38,{scale})) n"), "xlsx")
+    _, (found,) = CalamineWorkbook.from_filelike(file).get_sheet_by_index(0).to_python()
+    assert found == (1e30 if number.strip("0") == "1" else number)
+
+
 def test_a_text_of_a_workbook_is_cut_where_excel_counts_its_end(odps):
     ends = [f"concat(repeat('{x}', {n}), '😀') {x}" for x, n in (("x", 32_766), ("y", 32_765))]
     rows = odps.sql(f"select {', '.join(ends)}, repeat('😀', 20000) z")
