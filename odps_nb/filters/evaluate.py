@@ -236,7 +236,7 @@ def _storable(node: IsIn, stored: pa.DataType) -> pa.Array:
         if steps is None or steps != steps.to_integral_value():
             continue
         if pt.is_decimal(stored):
-            if abs(steps) < 10**stored.precision:
+            if steps.copy_abs() < 10**stored.precision:  # `abs` would round to 28 digits
                 storable.append(EXACT.scaleb(steps, -stored.scale))
         elif _fits(int(steps), stored):
             storable.append(int(steps))

@@ -360,6 +360,15 @@ def test_a_long_list_selects_the_same_rows_as_a_short_list(text):
         assert matching_rows(negated(short, column)) == matching_rows(negated(padded, column))
 
 
+@pytest.mark.parametrize("sign", ["", "-"])
+def test_the_largest_decimals_are_found_in_a_list(sign):
+    schema = TableSchema(columns=tuple(parse_columns("m decimal(38,18)")))
+    number = f"{sign}{'9' * 20}.{'9' * 18}"
+    batch = pa.record_batch({"m": pa.array([Decimal(number), None], pa.decimal128(38, 18))})
+    for text, found in ((f"m in ({number}, 2)", 1), (f"m not in ({number}, 2)", 0)):
+        assert RowFilter.parse(text, schema).apply(batch).num_rows == found
+
+
 def negated(text, column):
     name, _, rest = text.partition(" in ")
     return f"{name} not in {rest}" if column == "not" else f"{name} in (null, {rest[1:]}"
