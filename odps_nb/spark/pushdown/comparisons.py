@@ -194,7 +194,9 @@ def value_of(tree: Any, texts: frozenset[str]) -> Value | Moment | None:
 
     if isinstance(tree, exp.Neg):
         value = value_of(tree.this.unnest(), texts)
-        number = isinstance(value, (int, float, Decimal)) and not isinstance(value, bool)
+        number = isinstance(value, (int, float)) and not isinstance(value, bool)
+        if isinstance(value, Decimal):
+            return value.copy_negate()  # `-` would round to 28 digits
         return -value if number else None  # type: ignore[operator]  # it is a number
     if isinstance(tree, exp.Boolean):
         return bool(tree.this)

@@ -24,7 +24,8 @@ from odps_nb.wire.type_text import parse_columns
 T = TableSchema(
     columns=parse_columns(
         "id bigint, status string, due date, weight double, light float, code char(3), "
-        "word varchar(9), made timestamp, begun datetime, shown timestamp_ntz"
+        "word varchar(9), made timestamp, begun datetime, shown timestamp_ntz, "
+        "paid decimal(38,18)"
     ),
     partition_columns=parse_columns("ds string, hour int"),
 )
@@ -53,6 +54,7 @@ def only(where: str, zone: str | None = "UTC") -> str:
             "made > timestamp '2024-01-01 00:00:00'",
             "made > '2024-01-01 00:00:00'",
         ),
+        ("paid > -12345678901.000000000000000001", "paid > -12345678901.000000000000000001"),
         ("begun <= '2024-01-01'", "begun <= '2024-01-01 00:00:00'"),
         ("begun = date '2024-01-01'", "begun = '2024-01-01 00:00:00'"),
         (
