@@ -1,7 +1,8 @@
 """Writes rows as an Excel workbook with XlsxWriter, one row in memory at a time.
 
-Excel keeps numbers as 64-bit floats and knows no time zones. Numbers of more than 15 digits and
-times with a zone or with more than milliseconds are therefore written as text, as displayed.
+Excel keeps numbers as 64-bit floats and knows no time zones. Integers and decimals of more than 15
+digits, and times with a zone or with more than milliseconds, are therefore written as text, as
+displayed. A DOUBLE is rounded to 16 digits.
 """
 
 from __future__ import annotations
