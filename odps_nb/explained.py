@@ -111,6 +111,8 @@ def expanded(path: str | os.PathLike[str]) -> Path:
         return Path(path).expanduser()
     except RuntimeError as error:  # there is no such user
         raise ArgumentError(f"{path} cannot be found: {error}", hint="pass the full path") from None
+    except TypeError:
+        raise _misfit("path", path, ["a path"]) from None
 
 
 _TEXT = (lambda value: isinstance(value, str), "a string")

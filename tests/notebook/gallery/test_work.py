@@ -7,6 +7,7 @@ from array import array
 import pytest
 
 from odps_nb.access.blobs.column import BlobColumn
+from odps_nb.errors import ArgumentError
 from odps_nb.notebook.gallery import view
 from odps_nb.notebook.gallery.view import Gallery
 from odps_nb.notebook.live import live_view
@@ -186,6 +187,9 @@ def test_saving_a_selection_keeps_its_bytes_and_replaces_no_file(live, tmp_path,
     gallery.receive({"do": "save", "index": 0, "folder": str(folder)})
     assert browser.wait("said")[0]["text"] == f"1 file saved: {folder / 'mountains-2.jpg'}"
     assert gallery.save_selected(tmp_path / "by hand")[0].read_bytes() == files[0].data
+    for wrong in (3, None, b"folder"):
+        with pytest.raises(ArgumentError, match="it must be a path"):
+            gallery.save_selected(wrong)
     (tmp_path / "file").write_bytes(b"")
     gallery.receive({"do": "save", "index": 0, "folder": str(tmp_path / "file")})
     assert "cannot create the folder" in browser.wait("problem", task="save")[0]["text"]
