@@ -8,6 +8,7 @@ The service keeps a session for 24 hours, and allows 200 sessions per table in f
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -113,18 +114,28 @@ def reopen_downloads(storage: StorageClient, plan: ReadPlan, session_id: str) ->
     plan = replace(plan, schema=schema)
     columns = choose_columns(plan)
     ids = session_id.removeprefix(PREFIX).split(",") if session_id != PREFIX else []
-    specs = itertools.islice(_partitions(storage, plan, schema, columns.filter), len(ids) + 1)
-    targets = [TableOf(plan.table, spec) for spec in specs]
-    if len(targets) < len(ids):
+    wanted = {mark: download_id for download_id, _, mark in (one.partition("@") for one in ids)}
+    found = ((_mark(spec), spec) for spec in _partitions(storage, plan, schema, columns.filter))
+    specs = dict(itertools.islice((pair for pair in found if pair[0] in wanted), len(wanted)))
+    if len(specs) < len(ids):
         raise SessionExpiredError(
-            f"the session has {len(ids)} partitions, but the read selects {len(targets)}",
+            f"the read selects {len(specs)} of the {len(ids)} partitions of the session",
             hint="read again for a new snapshot, with the same partitions and condition",
         )
+    targets = {
+        download_id: TableOf(plan.table, specs[mark]) for mark, download_id in wanted.items()
+    }
     answers = [
         (of, _usable(of, storage.call(GetDownload(of=of, download_id=download_id))))
-        for of, download_id in zip(targets, ids, strict=False)
+        for download_id, of in targets.items()
     ]
     return _session(plan, schema, columns, answers)
+
+
+def _mark(spec: PartitionSpec) -> str:
+    """Return a short name of a partition for session ids; ``""`` without partition columns."""
+    values = "\0".join(value for _, value in spec.items)
+    return hashlib.sha256(values.encode()).hexdigest()[:12] if spec.items else ""
 
 
 def _addressable(
@@ -290,11 +301,11 @@ def _session(
     rows = first
     if plan.limit is not None and row_filter is None:
         rows = min(rows, plan.limit)
-    ids = ",".join(answer.download_id for _, answer in answers)
+    ids = [(answer.download_id, _mark(of.partition)) for of, answer in answers]
     as_bytes = plan.text.mode is TextMode.BINARY
     return ReadSession(
         table=plan.table,
-        session_id=PREFIX + ids,
+        session_id=PREFIX + ",".join("@".join(filter(None, one)) for one in ids),
         schema=text_as_binary(shown) if as_bytes else shown,
         splits=split_ranges(plan, rows, rows * width_of(sent)),
         row_count=rows if row_filter is None else None,
