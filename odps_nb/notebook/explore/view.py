@@ -7,7 +7,7 @@ each is computed in another module.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
@@ -20,6 +20,7 @@ from odps_nb.access.paging.selected import SelectedRows
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.calls.progress import Progress
 from odps_nb.errors import ArgumentError, SessionExpiredError, visible
+from odps_nb.explained import explained
 from odps_nb.notebook.explore.charts.chart import Chart, chart_cost, chart_of
 from odps_nb.notebook.explore.charts.choice import ChartChoice
 from odps_nb.notebook.explore.choosing.choice import Choice
@@ -383,13 +384,14 @@ class RowView(ExportsRows):
             if self.choice is choice and self._before is not None:
                 self._shown, self._before = self._before, None
 
+    @explained
     def filter(
         self,
         column: str,
         *,
         low: object = None,
         high: object = None,
-        values: Sequence[object] = (),
+        values: Iterable[object] = (),
         contains: str | None = None,
         starts: str | None = None,
         null: bool = False,
@@ -416,11 +418,13 @@ class RowView(ExportsRows):
         target = next((candidate for candidate in self.columns if candidate.name == column), None)
         if target is None:
             raise ArgumentError(f"there is no column {column!r} to filter by")
+        if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
+            raise ArgumentError("values is not a list", hint=f"pass values=[{values!r}]")
         condition = given_condition(
             target,
             {
                 "range": (low, high),
-                "values": values,
+                "values": [*values],
                 f"{'i' * ignore_case}contains": contains,
                 f"{'i' * ignore_case}starts": starts,
             },

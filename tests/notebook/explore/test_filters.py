@@ -209,6 +209,10 @@ def test_filters_are_combined_and_apply_to_sorted_rows(view, frame):
         ("word", {"contains": ""}, "enter the text"),
         ("word", {"contains": "é", "ignore_case": True}, "only the letters A to Z"),
         ("nothing", {"null": True}, "no column 'nothing'"),
+        ("code", {"values": "c1"}, r"values=\['c1'\]"),
+        ("id", {"values": 5}, r"values=\[5\]"),
+        ("code", {"contains": 5}, "contains is of type int; it must"),
+        ("id", {"min": 5}, "filter has no argument min="),
     ],
     ids=str,
 )
