@@ -41,6 +41,7 @@ CHUNK = 256 * 1024
 BOM = b"\xef\xbb\xbf"  # spreadsheets need it to read UTF-8
 _NAME = "odps"  # the variable of the connection in generated code
 PIECE = 4 * 1024 * 1024  # bytes of Arrow data to write at a time
+_PLAIN_SCALE = 6  # maximum decimal places that Arrow always writes without an exponent
 
 FileKind = Literal["csv", "xlsx", "parquet"]
 MEDIA_TYPES = {
@@ -206,7 +207,7 @@ def write_file(
         if first is None:
             first = pa.RecordBatch.from_pylist([], schema=rows.arrow_schema)
         columns = [column for name in first.schema.names if (column := rows.schema.find(name))]
-        shown = first if kind == "parquet" else _for_csv(first, columns)
+        shown = first if kind == "parquet" else _plain(first, columns, kind)
         if kind == "csv":
             chunks.write(BOM)
         most, size = MAX_ROWS if kind == "xlsx" else sys.maxsize, 0
@@ -217,7 +218,7 @@ def write_file(
                     is_cut = True
                     break
                 part = piece.slice(0, most - count)
-                writer.write_batch(part if kind == "parquet" else _for_csv(part, columns))
+                writer.write_batch(part if kind == "parquet" else _plain(part, columns, kind))
                 is_cut = part.num_rows < piece.num_rows
                 count += part.num_rows
                 size += part.nbytes if kind == "xlsx" else 0
@@ -294,24 +295,27 @@ class _Chunks(io.RawIOBase):
             self._rest.clear()
 
 
-def _for_csv(batch: pa.RecordBatch, columns: list[Column]) -> pa.RecordBatch:
-    """Return the batch, with values that CSV cannot represent converted to text."""
+def _plain(batch: pa.RecordBatch, columns: list[Column], kind: FileKind) -> pa.RecordBatch:
+    """Return the batch, with values that the file cannot represent converted to text."""
     arrays = [
-        _csv_array(array, column) for array, column in zip(batch.columns, columns, strict=True)
+        _plain_array(array, column, kind)
+        for array, column in zip(batch.columns, columns, strict=True)
     ]
     return pa.RecordBatch.from_arrays(arrays, names=batch.schema.names)
 
 
-def _csv_array(array: pa.Array, column: Column) -> pa.Array:
-    kind = array.type
-    if pt.is_dictionary(kind):
-        return _csv_array(array.dictionary_decode(), column)
-    if pt.is_nested(kind):
+def _plain_array(array: pa.Array, column: Column, kind: FileKind) -> pa.Array:
+    found = array.type
+    if pt.is_dictionary(found):
+        return _plain_array(array.dictionary_decode(), column, kind)
+    if pt.is_nested(found):
         return _texts(array, lambda value: nested_text(value, column, as_text=bytes.hex))
-    if pt.is_binary(kind) or pt.is_large_binary(kind):
+    if pt.is_binary(found) or pt.is_large_binary(found):
         return _texts(array, bytes.hex)
-    if pt.is_interval(kind) or pt.is_duration(kind):
+    if pt.is_interval(found) or pt.is_duration(found):
         return _texts(array, str)
+    if kind == "csv" and pt.is_decimal(found) and found.scale > _PLAIN_SCALE:
+        return _texts(array, "{:f}".format)
     return array
 
 

@@ -84,7 +84,7 @@ class WorkbookWriter:
         elif isinstance(value, (int, float, Decimal)) and _fits(value):
             self._sheet.write_number(self._row, n, value)
         else:
-            self._text(n, str(value))
+            self._text(n, f"{value:f}" if isinstance(value, Decimal) else str(value))
 
     def _text(self, n: int, text: str, style: Any = None) -> None:
         if 2 * len(text) > MAX_TEXT and len(units := text.encode("utf-16-le")) > 2 * MAX_TEXT:

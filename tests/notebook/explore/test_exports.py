@@ -4,6 +4,7 @@ import codecs
 import csv
 import datetime
 import io
+import json
 import re
 import zipfile
 from contextlib import closing
@@ -318,6 +319,20 @@ def test_a_long_decimal_of_a_workbook_is_not_rounded(odps, number):
     _, file = written(odps.sql(f"select cast('{number}' as decimal(38,{scale})) n"), "xlsx")
     _, (found,) = CalamineWorkbook.from_filelike(file).get_sheet_by_index(0).to_python()
     assert found == (1e30 if number.strip("0") == "1" else number)
+
+
+def test_small_decimals_have_no_exponent(odps):
+    kind, texts = "as decimal(38,18))", ["0." + "0" * 18, "0.000000012345678901"]
+    zero, small = (f"cast('{text}' {kind}" for text in texts)
+    rows = odps.sql(f"select {zero} z, {small} n, array({zero}, {small}) a")
+    shown = [*texts, json.dumps(texts)]
+    _, file = written(rows, "csv")
+    assert list(csv.reader(io.TextIOWrapper(file, "utf-8-sig")))[1] == shown
+    with closing(RowView(rows_of(rows), seed=1)) as view:
+        assert view.page(0).columns == [[text] for text in shown]
+    _, file = written(rows, "xlsx")
+    _, row = CalamineWorkbook.from_filelike(file).get_sheet_by_index(0).to_python()
+    assert row == [0.0, 1.2345678901e-08, shown[2]]
 
 
 def test_a_text_of_a_workbook_is_cut_where_excel_counts_its_end(odps):

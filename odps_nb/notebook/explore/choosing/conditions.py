@@ -19,13 +19,12 @@ from odps_nb.errors import ArgumentError
 from odps_nb.notebook.explore.profiles.bars import NOT_FINITE, Bar
 from odps_nb.notebook.explore.profiles.profile import LABEL
 from odps_nb.notebook.explore.values.cells import cell_texts, kind_of
-from odps_nb.notebook.explore.values.scale import scale_of, single
+from odps_nb.notebook.explore.values.scale import LARGEST_SINGLE, scale_of, single
 from odps_nb.notebook.explore.values.typed import shown_value, text_of, typed_value
 from odps_nb.schema import Column, TypeCode
 from odps_nb.wire.type_text import format_type
 
 _LARGEST = "1.7976931348623157e308"  # also used for FLOAT, which is compared as DOUBLE
-_LARGEST_SINGLE = float(np.finfo(np.float32).max)
 _LISTED = 3
 _LONG = 2**63 - 1  # larger integers are DECIMAL literals
 MAX_LISTED = 100
@@ -140,14 +139,14 @@ def _single(column: Column, op: str, value: Any) -> float:
         number = math.nan if isinstance(value, str) else float(value)
     except (TypeError, OverflowError):
         number = math.nan
-    if math.isnan(number) or (op == "values" and abs(number) > _LARGEST_SINGLE):
+    if math.isnan(number) or (op == "values" and abs(number) > LARGEST_SINGLE):
         raise ArgumentError(f"{value!r} does not fit into the FLOAT column {column.name!r}")
     return single(number)
 
 
 def _shown_single(value: float) -> float:
     """Return the shortest number with this single-precision value: 0.1, as the cells show it."""
-    return float(str(np.float32(value))) if abs(value) <= _LARGEST_SINGLE else value
+    return float(str(np.float32(value))) if abs(value) <= LARGEST_SINGLE else value
 
 
 def given_condition(

@@ -6,6 +6,7 @@ import datetime
 import json
 import re
 from collections.abc import Callable, Sequence
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -156,7 +157,7 @@ def _plain(value: Any, odps: OdpsType | None, as_text: Callable[[bytes], str | N
         return float(str(np.float32(value)))  # 0.1, not the double 0.10000000149011612
     if isinstance(value, datetime.datetime):
         return value.isoformat(sep=" ")
-    return value
+    return f"{value:f}" if isinstance(value, Decimal) else value
 
 
 def bytes_text(value: bytes | None) -> str | None:
@@ -168,6 +169,8 @@ def bytes_text(value: bytes | None) -> str | None:
 
 
 def _cast(array: pa.Array) -> list[str | None]:
+    if pt.is_decimal(array.type):  # Arrow would write 0E-18
+        return [None if value is None else f"{value:f}" for value in array.to_pylist()]
     try:
         texts: Sequence[Any] = array.cast(pa.string()).to_pylist()
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):

@@ -31,8 +31,8 @@ _CLOCK += [_HOUR * n for n in (1, 2, 3, 6, 12)]
 _CLOCK += [_DAY_SECONDS * n for n in (1, 2, 5, 7, 14, 30, 60, 90, 180, 365)]
 _MONTHS = (1, 3, 6, *(12 * n for n in (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000)))
 _PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
-
-
+LARGEST_SINGLE = float(np.finfo(np.float32).max)
+"""Largest value of a FLOAT column."""
 MOST_STEPS = 18
 """Maximum precision of decimals that `steps_of` returns."""
 
@@ -274,7 +274,7 @@ def _clock(moment: datetime.datetime, zone: ZoneInfo | None) -> str:
 
 def single(value: float) -> float:
     """Return the nearest value that a FLOAT column can hold; ``value`` if it is out of range."""
-    return float(np.float32(value)) if abs(value) <= np.finfo(np.float32).max else value
+    return float(np.float32(value)) if abs(value) <= LARGEST_SINGLE else value
 
 
 def _rounded(place: float, step: float) -> float:
