@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +12,7 @@ from odps_nb.filters.parse import parse_condition
 from odps_nb.filters.row_filter import RowFilter
 from odps_nb.filters.tree import AllOf, Node
 from odps_nb.schema import Column, TableSchema
-from odps_nb.terms import SplitMode, TableName, TimeUnit, listed_columns
+from odps_nb.terms import SplitMode, TableName, TimeUnit, listed_columns, shorten
 from odps_nb.wire.calls import CreateReadSession, ReadSessionAnswer
 
 Ask = Callable[[CreateReadSession], ReadSessionAnswer]
@@ -50,6 +50,21 @@ class Columns:
     parts: tuple[str, ...] = ()
     wanted: tuple[str, ...] = ()
     filter: RowFilter | None = None
+
+
+def require_columns(
+    wanted: Iterable[str], row_filter: RowFilter | None, session: TableSchema
+) -> None:
+    """Raise if a reopened session lacks a column of the read or of its filter."""
+    names = (*wanted, *(row_filter.columns if row_filter else ()))
+    missing = next((name for name in names if session.find(name) is None), None)
+    if missing is not None:
+        raise ArgumentError(
+            f"the session has no column {missing!r}",
+            argument="session_id",
+            hint="pass the same columns and conditions as to the read that opened the session; its "
+            f"columns are: {shorten(', '.join(session.names), 200)}",
+        )
 
 
 def choose_columns(plan: ReadPlan, ask: Ask | None = None) -> Columns:

@@ -23,6 +23,7 @@ from odps_nb.client.read.columns import (
     choose_columns,
     hidden_columns,
     increment_of,
+    require_columns,
     selected,
     unit_of,
 )
@@ -48,7 +49,6 @@ from odps_nb.terms import (
     SplitMode,
     TableName,
     TextMode,
-    shorten,
 )
 from odps_nb.wire.calls import (
     CreateReadSession,
@@ -183,15 +183,8 @@ def reopen_storage_session(storage: StorageClient, plan: ReadPlan, session_id: s
     columns = choose_columns(plan, partial(_ask, storage, tracker=None, cancel=None, old=old))
     answer = storage.call(OverVersion1(request) if old else request)
     answer = ready_session(storage, answer, plan.table)
-    names = (*columns.wanted, *(columns.filter.columns if columns.filter else ()))
-    missing = [name for name in names if answer.schema.find(name) is None]
-    if missing and plan.increment is None:
-        raise ArgumentError(
-            f"the session has no column {missing[0]!r}",
-            argument="session_id",
-            hint="pass the same columns and conditions as to the read that opened the session; its "
-            f"columns are: {shorten(', '.join(answer.schema.names), 200)}",
-        )
+    if plan.increment is None:
+        require_columns(columns.wanted, columns.filter, answer.schema)
     return _session(plan, answer, columns, old=old)
 
 

@@ -13,7 +13,13 @@ from typing import TYPE_CHECKING
 
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.calls.progress import ProgressTracker
-from odps_nb.client.read.columns import choose_columns, hidden_columns, selected, unit_of
+from odps_nb.client.read.columns import (
+    choose_columns,
+    hidden_columns,
+    require_columns,
+    selected,
+    unit_of,
+)
 from odps_nb.client.read.plan import ReadPlan, ReadSession
 from odps_nb.client.read.requests import Downloads
 from odps_nb.client.sql.cost import estimate_sql
@@ -99,6 +105,7 @@ def _session(
             hint="ask the project's owner for permission to download, or use odps.sql(…), whose "
             "columns are then text",
         )
+    require_columns(shown.names, row_filter, result.schema)
     if isinstance(source, Downloads) and plan.compression is not source.compression:
         source = replace(source, compression=plan.compression)
     return ReadSession(

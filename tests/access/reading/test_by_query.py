@@ -127,6 +127,10 @@ def test_repeated_reads_of_a_view_return_one_snapshot(view: Table, plain: Table)
         assert view.read(["id"], session_id=session).to_arrow().num_rows == before
         assert view.read(["id"]).to_arrow().num_rows == before + 1
         assert pickle.loads(pickle.dumps(scan)).to_arrow().num_rows == before
+        for other in ({}, {"columns": ["text"]}, {"columns": ["id"], "where": "amount < 1"}):
+            with pytest.raises(ArgumentError, match="the session has no column") as caught:
+                view.read(session_id=session, **other).to_arrow()
+            assert "its columns are: id" in str(caught.value.hint)
     finally:
         plain.drop_partition("ds=later")
 
