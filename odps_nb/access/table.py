@@ -282,7 +282,8 @@ class Table(Displayed, Viewed, ForEngines):
             versions in order, read each one: ``since=v, until=v + 1``.
         session_id
             Read the snapshot of a session opened elsewhere (`Scan.session_id`). Pass the same
-            ``columns``, ``where`` and ``since``, because the session may contain no other rows.
+            ``columns``, ``partitions``, ``where`` and ``since``, because the session may contain
+            no other rows.
 
         Raises
         ------
