@@ -26,7 +26,9 @@ class _Pipe:
 
     def __init__(self, limit: int) -> None:
         self.abort: Abort  # stops the request that reads from the pipe
-        self._changed = threading.Condition()
+        # for `with`, because Condition.__enter__ keeps the lock if Ctrl-C interrupts it
+        self._lock = threading.RLock()
+        self._changed = threading.Condition(self._lock)
         self._chunks: deque[bytes] = deque()
         self._limit = limit
         self._size = 0
@@ -35,7 +37,7 @@ class _Pipe:
 
     def put(self, chunk: bytes) -> None:
         """Wait for room and add a chunk; drop it if the reader has stopped reading."""
-        with self._changed:
+        with self._lock:
             if self._size >= self._limit:
                 while self._size > self._limit // 2 and not self._abandoned:
                     self._changed.wait(_WAIT)
@@ -48,13 +50,13 @@ class _Pipe:
 
     def complete(self) -> None:
         """Mark the end of the body: no chunks follow."""
-        with self._changed:
+        with self._lock:
             self._complete = True
             self._changed.notify_all()
 
     def abandon(self) -> None:
         """End the pipe, from either side, and drop the remaining chunks."""
-        with self._changed:
+        with self._lock:
             self._abandoned = True
             self._chunks.clear()
             self._changed.notify_all()
@@ -64,7 +66,7 @@ class _Pipe:
             yield chunk
 
     def _take(self) -> bytes | None:
-        with self._changed:
+        with self._lock:
             while not self._chunks:
                 if self.abort.stopped:
                     raise CancelledError("the request was stopped")

@@ -209,7 +209,9 @@ class _Round(Generic[T]):
         self._max_waiting, self._left = max_waiting, left
         self._waiting = 0  # total bytes of the items in the queues
         self._concurrency, self._ordered, self._token = concurrency, ordered, token
-        self._changed = threading.Condition()
+        # for `with`, because Condition.__enter__ keeps the lock if Ctrl-C interrupts it
+        self._lock = threading.RLock()
+        self._changed = threading.Condition(self._lock)
         self.threads: list[threading.Thread] = []
         self._queues: dict[int, _Queue[T]] = {}
         self._next = 0  # number of the next job to start
@@ -235,7 +237,7 @@ class _Round(Generic[T]):
             self._end_one(queue, error)
 
     def _start_one(self) -> tuple[int, _Queue[T], Job[T]] | None:
-        with self._changed:
+        with self._lock:
             # Jobs start in order, so the consumer never waits for a job that cannot start.
             while self._job is not None and self._running >= self._concurrency.limit:
                 self._changed.wait(SHORT_WAIT)
@@ -280,7 +282,7 @@ class _Round(Generic[T]):
         def has_room() -> bool:
             return self._stopped or self._has_room(number, queue, size)
 
-        with self._changed:
+        with self._lock:
             if not has_room():
                 self._changed.wait_for(has_room, SHORT_WAIT)
             if self._stopped or not has_room():
@@ -297,7 +299,7 @@ class _Round(Generic[T]):
         return self._ordered and number == self._head and not queue.items
 
     def _end_one(self, queue: _Queue[T], error: BaseException | None) -> None:
-        with self._changed:
+        with self._lock:
             queue.done, queue.error = True, error
             self._running -= 1
             if error is not None:
@@ -309,7 +311,7 @@ class _Round(Generic[T]):
     def take(self) -> tuple[T] | None:
         """Return the next item in a one-item tuple, or ``None`` after the last."""
         self._home.require("this iteration")
-        with self._changed:
+        with self._lock:
             while True:
                 self._token.check()
                 queue = self._head_queue() if self._ordered else self._any_queue()
@@ -356,7 +358,7 @@ class _Round(Generic[T]):
 
     def stop(self) -> None:
         """Make all workers end soon, and drop the items that were not consumed."""
-        with self._changed:
+        with self._lock:
             self._stopped, self._job = True, None
             for queue in self._queues.values():
                 queue.items.clear()

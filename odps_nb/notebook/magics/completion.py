@@ -285,14 +285,16 @@ class NameCache:
 
     def _after_fork(self) -> None:
         """Reset the thread, which does not survive a fork; the next lookup starts a new one."""
-        self._answered = threading.Condition()
+        # for `with`, because Condition.__enter__ keeps the lock if Ctrl-C interrupts it
+        self._lock = threading.RLock()
+        self._answered = threading.Condition(self._lock)
         self._wanted: queue.SimpleQueue[_Key | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
 
     def look_up(self, kind: str, of: str = "") -> tuple[str, ...]:
         """Return the cached names; see `Lookup`."""
         key = (kind, of)
-        with self._answered:
+        with self._lock:
             self._ask(key)
             if self._patience and not self._closed and key not in self._waited:
                 self._waited.add(key)  # a slow service must not delay every Tab
@@ -301,13 +303,13 @@ class NameCache:
 
     def prefetch(self) -> None:
         """Start fetching the table names, without waiting for them."""
-        with self._answered:
+        with self._lock:
             self._ask(("tables", ""))
 
     def known(self, kind: str, of: str) -> tuple[str, ...] | None:
         """Return names younger than ``ttl``, or ``None``; waits for a fetch that is running."""
         key = (kind, of)
-        with self._answered:
+        with self._lock:
             requested_at = self._asked.get(key)
             if requested_at is None or self._clock() - requested_at >= self._ttl:
                 return None
@@ -316,13 +318,13 @@ class NameCache:
 
     def remember(self, kind: str, of: str, names: Sequence[str]) -> None:
         """Add names that were fetched elsewhere to the cache."""
-        with self._answered:
+        with self._lock:
             self._asked[kind, of] = self._clock()
             self._put((kind, of), names)
 
     def close(self) -> None:
         """Stop the thread; a running request is completed first. Idempotent."""
-        with self._answered:
+        with self._lock:
             self._closed = True
             thread, self._thread = self._thread, None
         if thread is not None:
@@ -353,5 +355,5 @@ class NameCache:
                 names = self._fetch(*key)
             except OdpsNbError:
                 names = None  # completion then offers no names; a command would show the error
-            with self._answered:
+            with self._lock:
                 self._put(key, names)
