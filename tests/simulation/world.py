@@ -9,7 +9,7 @@ from __future__ import annotations
 import heapq
 import itertools
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from random import Random
 from types import SimpleNamespace
 from typing import Any
@@ -307,7 +307,8 @@ def _threads_of(world: World) -> Iterator[None]:
     modules: tuple[Any, ...] = (fan_out, keepalive)
     real = [(one, one.threading, one.start_thread) for one in modules]
     stand_in = SimpleNamespace(
-        Condition=lambda: _Condition(world),
+        RLock=nullcontext,  # actors run one at a time
+        Condition=lambda _: _Condition(world),
         Lock=keepalive.threading.Lock,
         Thread=lambda **given: _Thread(world, **given),
     )
