@@ -274,7 +274,8 @@ class Snapshots:
             if table.is_partitioned:
                 partition_id, _ = self._catalog.ensure_partition(table, addition.spec)
                 db.execute(
-                    "UPDATE partitions SET modified = ? WHERE partition_id = ?", (now, partition_id)
+                    "UPDATE partitions SET modified = max(created, ?) WHERE partition_id = ?",
+                    (now, partition_id),
                 )
             if not file.rows:
                 self._ledger.drop([file.file_name])
