@@ -333,6 +333,25 @@ def test_every_folder_is_a_package() -> None:
     assert [str(folder) for folder in folders if not (folder / "__init__.py").exists()] == []
 
 
+def test_no_with_statement_takes_a_condition() -> None:
+    """`Condition.__enter__` is Python code: Ctrl-C in it leaves the lock taken, for ever.
+
+    A ``with`` on the condition's own lock, which is written in C, has no such moment.
+    """
+    found = []
+    for name, tree in trees().items():
+        nodes = list(ast.walk(tree))
+        made = {
+            ast.unparse(node.targets[0])
+            for node in nodes
+            if isinstance(node, ast.Assign)
+            and ast.unparse(node.value).startswith(("threading.Condition(", "Condition("))
+        }
+        taken = (item for node in nodes if isinstance(node, ast.With) for item in node.items)
+        found += [name for item in taken if ast.unparse(item.context_expr) in made]
+    assert found == []
+
+
 def test_every_module_has_a_docstring() -> None:
     silent = [
         name

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import tracemalloc
 import zlib
 from collections.abc import Callable, Iterable, Iterator
@@ -282,6 +283,17 @@ def test_a_transaction_that_fails_deletes_no_file(service: Service) -> None:
         Ledger(service.database, service.folder).drop([name + ROWS])
         raise KeyError
     assert rows(service, open_read(service)) == [(1, "x")]
+
+
+def test_a_write_that_creates_a_partition_does_not_change_it_before(root: Path) -> None:
+    seconds = itertools.count(1_700_000_000.0)
+    with Service(root, Settings(durable=False), clock=lambda: next(seconds)) as service:
+        service.catalog.create_table(NAME, SCHEMA, owner="me")
+        session = begin(service)
+        put(service, session, "0", batch(1, ds="x"))
+        service.write_sessions.commit(session)
+        (found,) = service.catalog.partitions(service.catalog.table(NAME))
+        assert found.created <= found.modified
 
 
 def test_a_file_that_was_never_committed_is_set_aside_at_the_next_start(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 import time
 
@@ -18,22 +17,6 @@ from tests.support.threads import running
 
 def jobs_of(lists):
     return [lambda token, items=items: iter(items) for items in lists]
-
-
-def test_no_lock_is_taken_in_code_of_python_which_an_interrupt_could_leave_locked():
-    callers = []
-
-    def note(frame, event, arg):
-        if event == "call" and frame.f_code is threading.Condition.__enter__.__code__:
-            callers.append(frame.f_back.f_code.co_qualname)
-
-    previous = sys.getprofile()
-    sys.setprofile(note)
-    try:
-        assert len(list(fan_out(jobs_of([[1, 2], [3]]), size=int, max_bytes=9))) == 3
-    finally:
-        sys.setprofile(previous)
-    assert not [name for name in callers if name.startswith("_Round")]
 
 
 @settings(max_examples=60)
