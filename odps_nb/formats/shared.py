@@ -151,3 +151,14 @@ class _MarkupText(HTMLParser):
     def handle_data(self, data: str) -> None:
         if not self._hidden:  # a cell is shown on one line
             self.parts.append(_BREAK.sub(" ", data) if self._cells else data)
+
+
+def is_tar(head: bytes) -> bool:
+    """Whether a tar file begins here: with its mark, or in older files, with a valid checksum."""
+    if head.startswith(b"ustar", 257):
+        return True
+    block = head[:512]
+    written = block[148:156].strip(b"\0 ")
+    if len(block) < 512 or not written.isdigit() or set(written) & set(b"89"):
+        return False
+    return int(written, 8) == sum(block[:148]) + 8 * ord(" ") + sum(block[156:])

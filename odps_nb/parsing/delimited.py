@@ -251,7 +251,7 @@ def _is_drawn(rows: _Rows) -> bool:
 def _is_code(rows: _Rows) -> bool:
     """Whether the fields look like code: brackets are not balanced, or separators end the lines."""
     judged = rows[:_JUDGED]
-    is_ended = not any(row[-1].strip() for row in judged[:-1])
+    is_ended = not any(row[-1].strip() for row in judged[:-1] if len(row) > 1)
     if is_ended and (len(rows[0]) == 2 or all(map(_BYTE.fullmatch, judged[0][:-1]))):
         return True
     cut = sum(

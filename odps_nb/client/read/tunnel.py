@@ -119,7 +119,8 @@ def reopen_downloads(storage: StorageClient, plan: ReadPlan, session_id: str) ->
     specs = dict(itertools.islice((pair for pair in found if pair[0] in wanted), len(wanted)))
     if len(specs) < len(ids):
         raise SessionExpiredError(
-            f"the read selects {len(specs)} of the {len(ids)} partitions of the session",
+            f"the session does not exist for this read, which selects {len(specs)} of its "
+            f"{len(ids)} partitions",
             hint="read again for a new snapshot, with the same partitions and condition",
         )
     targets = {

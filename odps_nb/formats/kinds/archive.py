@@ -15,7 +15,7 @@ from odps_nb.formats.drawing import (
 from odps_nb.formats.kind import BINARIES, MIB, Format, Head, Kind, text_of
 from odps_nb.formats.parsing import parse, players
 from odps_nb.formats.registry import sniff
-from odps_nb.formats.shared import Size
+from odps_nb.formats.shared import Size, is_tar
 from odps_nb.html import SMALL, element, join, scroller
 from odps_nb.parsing.values import UnshowableError
 
@@ -52,7 +52,7 @@ _LIST = "margin:0;padding:8px 10px 8px 26px;overflow-wrap:anywhere"
 
 
 def _recognise(head: Head) -> Format | None:
-    if head.data.startswith(b"ustar", 257):
+    if is_tar(head.data):
         return _TAR
     if not head.data.startswith(b"PK\x03\x04"):
         return None

@@ -145,6 +145,8 @@ _OTHERS: Final = (
     ".ru",
     ".swift",
 )
+ENDINGS: Final = frozenset((*_BY_ENDING, *_OTHERS))
+"""Endings of file names of programs."""
 _SPARQL: Final = re.compile(r"(?im)\bwhere\s*\{|^[^\S\n]*+(?:prefix|base) \S*:")
 # rules of a Makefile, and comments and lists of Lisp
 _NOT_MARKDOWN: Final = re.compile(

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import itertools
+from pathlib import PurePath
 from typing import Final
 
 from odps_nb.formats.drawing import Drawing, Excerpt, table_of
 from odps_nb.formats.kind import TEXTS, Format, Head, Kind, text_of
+from odps_nb.formats.kinds import code
 from odps_nb.formats.kinds import text as plain
 from odps_nb.formats.shared import Size
 from odps_nb.parsing.delimited import (
@@ -31,8 +33,8 @@ _SEPARATED: Final = {"\t": _TSV, HIVE: _HIVE, BLANKS: _COLUMNS}
 
 
 def _recognise(head: Head) -> Format | None:
-    if head.text.startswith("#!"):
-        return None  # the text is a program, not a table below a comment
+    if head.text.startswith("#!") or PurePath(head.name.lower()).suffix in code.ENDINGS:
+        return None  # the text is a program, perhaps with a table in it
     form = form_of(head.text, whole=head.whole, file_name=head.name)
     return None if form is None else _SEPARATED.get(form.separator, _CSV)
 

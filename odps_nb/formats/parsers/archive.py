@@ -22,7 +22,7 @@ import zstandard
 
 from odps_nb.errors import MissingDependencyError
 from odps_nb.formats.parsers.strip import Parts, samples
-from odps_nb.formats.shared import Size
+from odps_nb.formats.shared import Size, is_tar
 from odps_nb.parsing.encodings import detect
 from odps_nb.parsing.reasons import DAMAGED, ENDS_EARLY
 from odps_nb.parsing.values import UnshowableError
@@ -68,7 +68,7 @@ def parse(data: bytes, options: dict[str, Any]) -> tuple[_Found, bytes]:
         return _rar(data, whole=whole), b""
     inner, ended = _unpack(data, label)
     note = ENDS_EARLY * (whole and not ended)
-    if inner.startswith(b"ustar", 257):
+    if is_tar(inner):
         listed = _tar(inner, whole=whole and ended and len(inner) < MAX_UNPACKED)
         return {**listed, "facts": ("tar", *listed["facts"]), "note": note or listed["note"]}, b""
     return {"length": len(inner), "note": note}, inner[:_HEAD]

@@ -2,6 +2,7 @@
 
 import io
 import json
+import tarfile
 import zipfile
 
 import av
@@ -261,6 +262,7 @@ def test_markdown_with_much_fenced_code_is_markdown():
 SPARQL = b"PREFIX a: <http://a>\nSELECT ?x\nWHERE {\n  ?x a:b ?y\n}\nORDER BY ?x\n"
 DOCUMENTED = b'"""\nUse [`f`][m.f] and `g`:\n\n## How\n\nText.\n"""\n\nfrom m import f\n\nf()\n'
 FENCED = b"# Title\n\nText with `a`.\n\n```python\nfrom a import b\nimport c\ndef f():\n```\n"
+ROWS_INSIDE = b'from a import b, c, d\nrows = """x,y,z\n1,2,3\n4,5,6\n7,8,9\n1,2,3\n"""\nf(rows)\n'
 C_LIKE = b"import a;\nclass A {\nvoid main() {\n  int x = 1;\n}\n}\n"
 
 
@@ -274,6 +276,9 @@ C_LIKE = b"import a;\nclass A {\nvoid main() {\n  int x = 1;\n}\n}\n"
         (b"a plain note\n", "note.py", "text"),
         (FENCED, "page.md", "Markdown"),
         (C_LIKE, "main.dart", "text"),
+        (ROWS_INSIDE, "example.py", "Python"),
+        (ROWS_INSIDE, "example.rb", "text"),
+        (b"export type A = B;\n" * 40 + b"export type C = {\n};\n", "", "text"),
         (b"# Rules\n\n## All\n\nall: `a`\n\techo **a**\n\tb\n", "", "text"),
         (b";; # A\n\n;; ## B\n\n(setq a `b` )\n; **c** `d`\n", "", "text"),
         (b"0x01, 0x02, 0x03,\n0x04, 0x05, 0x06,\n0x07, 0x08, 0x09\n", "", "text"),
@@ -290,6 +295,11 @@ def test_the_label_of_text_depends_on_its_content_and_then_on_its_extension(data
     assert sniff(data, len(data), name).label == label
 
 
+#: As written before POSIX: without a mark, and with a checksum of the fields before it.
+OLD_TAR = tarfile.TarInfo("a.txt").tobuf(tarfile.GNU_FORMAT)
+OLD_TAR = OLD_TAR[:148] + b"%06o\0 " % (sum(OLD_TAR[:148]) + 256) + bytes(356)
+
+
 @pytest.mark.parametrize(
     ("data", "expected"),
     [
@@ -304,6 +314,8 @@ def test_the_label_of_text_depends_on_its_content_and_then_on_its_extension(data
         ((b"G" + bytes(187)) * 4, "MPEG-TS"),
         ((bytes(4) + b"G" + bytes(187)) * 4, "MPEG-TS"),
         (media_files.files()["song.aac"][:100], "binary"),  # a single frame does not suffice
+        (OLD_TAR, "tar"),
+        (OLD_TAR.replace(b"a.txt", b"b.txt"), "binary"),  # another checksum
         (b"#!AMR-WB\n" + b"\x04" + bytes(17), "AMR"),
         (b"\0\0\0\x14ftyp3gp5\0\0\0\0mmp4" + bytes(90), "3GP"),
         (b"G'day to all of you.\n" * 30, "text"),
