@@ -173,6 +173,7 @@ def _annotating() -> Any:
         exp.ArrayUniqueAgg: lambda node: _array_of(node.this.type),
         exp.Avg: partial(_aggregated, average_type, _KINDS.DOUBLE),
         exp.Bracket: _item,
+        exp.Concat: _joined,
         exp.Mul: partial(_computed, product_type),
         exp.Round: lambda node: None if _is_decimal(node.this) else _KINDS.DOUBLE,
         exp.Div: partial(_computed, quotient_type),
@@ -243,6 +244,12 @@ def _called(node: Any) -> Any:
 def _item(node: Any) -> Any:
     of = node.this.type
     return of.expressions[1] if type_name(of) == "MAP" and len(of.expressions) == 2 else None
+
+
+def _joined(node: Any) -> Any:
+    """Return the type of arrays that CONCAT joins (vendor's page of CONCAT)."""
+    kind = node.expressions[0].type if node.expressions else None
+    return kind if type_name(kind) in ("ARRAY", "LIST") else None
 
 
 def _rounded(node: Any) -> Any:

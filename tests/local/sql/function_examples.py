@@ -323,6 +323,8 @@ EXAMPLES: dict[str, tuple[tuple[str, Any], ...]] = {
         ("concat('abc', null, 'def')", None),
         ("concat('a', 1, 2.5)", "a12.5"),
         ("concat(array(10, 20), array(20, -20))", [10, 20, 20, -20]),
+        ("if(true, array(1), concat(array(1), array(2)))", [1]),
+        ("if(false, concat(array('a'), array('b')), array('c'))", ["c"]),
     ),
     "concat_ws": (
         ("concat_ws(':', 'name', 'hanmeimei')", "name:hanmeimei"),

@@ -439,6 +439,7 @@ def test_text_that_is_not_utf8_is_shown_profiled_searched_and_sorted(odps, new_n
     view.close()
 
 
+@pytest.mark.storage_api("its requests")
 def test_intervals_have_a_profile(odps, new_name):
     name = new_name("spans")
     odps.create_table(name, "c interval_day_time")

@@ -29,11 +29,11 @@ def kernel(shell: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 
 VIEWS: dict[str, Callable[[Connection], Any]] = {
     "gallery": lambda odps: odps.table("media").blobs("content", limit=2),
-    "explorer": lambda odps: odps.table("media").explore(rows=3),
+    "explorer": lambda odps: odps.table("orders").explore(rows=3),
 }
 LIVE = {
     "explorer": VIEWS["explorer"],
-    "chart": lambda odps: odps.table("media").chart("declared"),
+    "chart": lambda odps: odps.table("orders").chart("status"),
 }
 
 
