@@ -100,32 +100,13 @@ def types_of(query: Any, tables: Mapping[str, StoredTable]) -> Types:
         typed = sql_parser.annotate(query, columns, _annotating())
     except (SqlglotError, RecursionError):
         return Types({})  # the translation or DuckDB will report the error
-    elements = _exploded(typed)
-    types = {
-        n.meta[MARK]: elements.get((getattr(n, "table", ""), n.name.casefold()), n.type)
-        for n in typed.walk()
-        if MARK in n.meta and n.type
-    }
+    types = {n.meta[MARK]: n.type for n in typed.walk() if MARK in n.meta and n.type}
     for dot in typed.find_all(exp.Dot):
         if dot.type and MARK not in dot.meta:
             types[members.get(dot.expression.meta.get(MARK), -1)] = dot.type
     types |= _variables(typed)
     types.pop(-1, None)
     return Types(types, typed.selects, {n.meta.get(MARK) for n in typed.find_all(exp.Column)})
-
-
-def _exploded(query: Any) -> dict[tuple[str, str], Any]:
-    """Return the column types of LATERAL VIEWs by (alias, name); sqlglot infers wrong types."""
-    types: dict[tuple[str, str], Any] = {}
-    for view in query.find_all(exp.Lateral):
-        if type(view.this) not in (exp.Explode, exp.Posexplode) or not view.this.this.type:
-            continue
-        kinds = list(view.this.this.type.expressions)
-        if type(view.this) is exp.Posexplode:
-            kinds.insert(0, exp.DataType.build("BIGINT"))
-        names = [name.casefold() for name in view.alias_column_names]
-        types |= {(view.alias, name): kind for name, kind in zip(names, kinds, strict=False)}
-    return types
 
 
 def _variables(query: Any) -> dict[int, Any]:
@@ -174,6 +155,7 @@ def _annotating() -> Any:
         exp.Avg: partial(_aggregated, average_type, _KINDS.DOUBLE),
         exp.Bracket: _item,
         exp.Concat: _joined,
+        **dict.fromkeys((exp.Explode, exp.Posexplode), _exploded),
         exp.Mul: partial(_computed, product_type),
         exp.Round: lambda node: None if _is_decimal(node.this) else _KINDS.DOUBLE,
         exp.Div: partial(_computed, quotient_type),
@@ -234,7 +216,7 @@ def _called(node: Any) -> Any:
     if name == "TRUNC" and node.expressions:
         if _is_decimal(node.expressions[0]):
             return of
-        return _KINDS.DATE if node.expressions[-1].is_string else _KINDS.DOUBLE
+        return _KINDS.DATE if any(one.is_string for one in node.expressions[1:]) else _KINDS.DOUBLE
     function = FUNCTIONS.get(name.lower())
     if function is None or not function.returns:
         return _KINDS.UNKNOWN
@@ -250,6 +232,19 @@ def _joined(node: Any) -> Any:
     """Return the type of arrays that CONCAT joins (vendor's page of CONCAT)."""
     kind = node.expressions[0].type if node.expressions else None
     return kind if type_name(kind) in ("ARRAY", "LIST") else None
+
+
+def _exploded(node: Any) -> Any:
+    """Return a STRUCT with the columns of a LATERAL VIEW; sqlglot's default is the array's type."""
+    kinds = list(node.this.type.expressions) if node.this.type else []
+    if not isinstance(node.parent, exp.Lateral) or not kinds:
+        return None
+    if isinstance(node, exp.Posexplode):
+        kinds.insert(0, exp.DataType.build("BIGINT"))
+    names = map(exp.to_identifier, node.parent.alias_column_names)
+    pairs = zip(names, kinds, strict=False)
+    columns = [exp.ColumnDef(this=name, kind=kind.copy()) for name, kind in pairs]
+    return exp.DataType(this=_KINDS.STRUCT, expressions=columns, nested=True)
 
 
 def _rounded(node: Any) -> Any:

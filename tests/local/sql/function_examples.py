@@ -17,6 +17,7 @@ SALARIES = (
     " (10, 5000), (10, 2450), (10, 1300) t (dept, sal)"
 )
 """The salaries of the manual's table ``emp``."""
+EXPLODED = "from (select 1) t lateral view explode(array('a', 'b')) l as v"
 E = 2.718281828459045
 
 EXAMPLES: dict[str, tuple[tuple[str, Any], ...]] = {
@@ -747,6 +748,13 @@ EXAMPLES: dict[str, tuple[tuple[str, Any], ...]] = {
         ("select explode(array(1, 2))", [1, 2]),
         ("select v from (select 1) t lateral view explode(array('a', 'b')) l as v", ["a", "b"]),
         ("select v from (select 1) t lateral view explode(map('a', 1)) l as k, v", 1),
+        (f"select v from (select v {EXPLODED}) e where v = 'a'", "a"),
+        (f"select if(v = 'a', v, 'z') from (select v {EXPLODED}) e", ["a", "z"]),
+        (
+            "select w from (select array(array(1)) a) t lateral view explode(a) l as v"
+            " lateral view explode(v) m as w where w = 1",
+            1,
+        ),
     ),
     "filter": (
         ("filter(array(5, -6, 7), x -> x > 0)", [5, 7]),
@@ -785,6 +793,11 @@ EXAMPLES: dict[str, tuple[tuple[str, Any], ...]] = {
         (
             "select v from (select 1) t lateral view posexplode(array('a', 'c')) l as p, v",
             ["a", "c"],
+        ),
+        (
+            "select v from (select p, v from (select 1) t"
+            " lateral view posexplode(array('a', 'c')) l as p, v) e where p = 1 and v = 'c'",
+            "c",
         ),
     ),
     "sequence": (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable
 from datetime import date
 from typing import Any
 
@@ -14,13 +15,28 @@ import pytest
 from odps_nb.errors import InvalidRequestError, NotFoundError, QueryError
 from odps_nb.local.sql.function_table import FUNCTIONS, MISSING
 from odps_nb.local.sql.functions import maxcompute_dialect
-from odps_nb.local.sql.query import translate
+from odps_nb.local.sql.query import parse_query, translate
+from odps_nb.local.sql.trees import BYTES, REALS, TEXTS, WHOLE
+from odps_nb.local.sql.types_of_query import TIMES, types_of
 from tests.local.sql.function_examples import EXAMPLES
 from tests.support.service.peer import Peer
 
 ARROW = {
     **{"INT": pa.int32(), "BIGINT": pa.int64(), "DOUBLE": pa.float64(), "BOOLEAN": pa.bool_()},
     **{"TEXT": pa.string(), "DATE": pa.date32()},
+}
+#: Tests of a column's type, by the types that `types_of` infers; a wrong one refuses valid queries.
+KINDS: dict[tuple[str, ...], Callable[[pa.DataType], bool]] = {
+    (*WHOLE, *REALS): lambda kind: any(
+        test(kind) for test in (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)
+    ),
+    TEXTS: pa.types.is_string,
+    BYTES: pa.types.is_binary,
+    TIMES: pa.types.is_temporal,
+    ("BOOLEAN",): pa.types.is_boolean,
+    ("ARRAY", "LIST"): pa.types.is_list,
+    ("MAP",): pa.types.is_map,
+    ("STRUCT",): pa.types.is_struct,
 }
 OF_TABLES = {"max_pt"}
 """Functions that need a table; `test_daily_statements` has their examples."""
@@ -57,6 +73,10 @@ def test_a_function_returns_the_documented_result(peer: Peer, name: str) -> None
         kind = ARROW.get(FUNCTIONS[name].returns)
         if kind is not None and re.fullmatch(rf"{name}\(.*\)", text):
             assert column.type == kind, text
+        query = text if text in whole else f"select {text}"
+        (inferred,) = types_of(parse_query(query), {}).results
+        is_kind = next((test for names, test in KINDS.items() if inferred in names), None)
+        assert is_kind is None or column.type == pa.null() or is_kind(column.type), (text, inferred)
 
 
 CONSTANT = re.compile(
