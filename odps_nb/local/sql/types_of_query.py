@@ -229,9 +229,9 @@ def _item(node: Any) -> Any:
 
 
 def _joined(node: Any) -> Any:
-    """Return the type of arrays that CONCAT joins (vendor's page of CONCAT)."""
+    """Return the type of arrays that CONCAT joins (vendor's page of CONCAT), or of text."""
     kind = node.expressions[0].type if node.expressions else None
-    return kind if type_name(kind) in ("ARRAY", "LIST") else None
+    return kind if type_name(kind) in ("ARRAY", "LIST") else _KINDS.VARCHAR
 
 
 def _exploded(node: Any) -> Any:
