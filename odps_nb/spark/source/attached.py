@@ -103,15 +103,16 @@ def attach(
     counter = source_counter(spark, progress)
     _make_database(spark, database)
     for entry, name in names.items():
-        spark.dataSource.register(_source_of(name, profile, counter, cores_of(spark)))
-        _make_entry(spark, entry, name, schemas[entry])
+        source = _source_of(name, database, profile, counter, cores_of(spark))
+        spark.dataSource.register(source)
+        _make_entry(spark, entry, name, source.name(), schemas[entry])
     return tuple(names)
 
 
 def _source_of(
-    table: TableName, profile: Profile, counts: TaskCounter | None, parallel: int
+    table: TableName, database: str, profile: Profile, counts: TaskCounter | None, parallel: int
 ) -> type[OdpsDataSource]:
-    """Return a data source class for one table; it is pickled with the profile."""
+    """Return a data source class for one entry; it is pickled with the profile."""
     from odps_nb.spark.source.data_source import OdpsDataSource
 
     known = TaskProfile(tuple(profile.as_options().items()))
@@ -123,7 +124,8 @@ def _source_of(
 
         @classmethod
         def name(cls) -> str:
-            return _source_name(table)
+            # another database may have an entry for a table of this name in another service
+            return f"odps:{table}@{database}".lower()
 
         def _given(self) -> Mapping[str, str]:
             options = {key: text for key, text in super()._given().items() if key != "path"}
@@ -140,10 +142,6 @@ def _source_of(
             return super().writer(schema, overwrite)
 
     return Attached
-
-
-def _source_name(table: TableName) -> str:
-    return f"odps:{table}".lower()
 
 
 def _check_options(options: Mapping[str, str], known: frozenset[str], verb: str) -> None:
@@ -194,7 +192,9 @@ def _make_database(spark: SparkSession, database: str) -> None:
         )
 
 
-def _make_entry(spark: SparkSession, entry: str, name: TableName, schema: TableSchema) -> None:
+def _make_entry(
+    spark: SparkSession, entry: str, name: TableName, source: str, schema: TableSchema
+) -> None:
     from odps_nb.spark.tasks.types import columns_for_spark, spark_schema
 
     columns = spark_schema(columns_for_spark(schema))
@@ -209,6 +209,4 @@ def _make_entry(spark: SparkSession, entry: str, name: TableName, schema: TableS
             )
         spark.sql(f"drop table {quoted}")
     # The path is never read; without it Spark would create a folder for the table.
-    spark.catalog.createTable(
-        quoted, path=f"/odps/{name}", source=_source_name(name), schema=columns
-    )
+    spark.catalog.createTable(quoted, path=f"/odps/{name}", source=source, schema=columns)

@@ -101,7 +101,7 @@ WAYS: dict[str, tuple[Callable[..., DataFrame], str]] = {
         lambda spark, odps, table: odps_nb.spark.sql(spark, odps, f"select id from {table}"),
         "MapInArrow odps local.{table} [1 of 1 columns; session ",
     ),
-    "attach": (_attached, "BatchScan odps:local.{table}["),
+    "attach": (_attached, "BatchScan odps:local.{table}@logged["),
     "format": (_loaded, "BatchScan odps["),  # PySpark shows only the name of a data source
 }
 

@@ -12,11 +12,13 @@ from odps_nb.errors import ArgumentError, ConfigError, NotFoundError
 from odps_nb.spark.source.attached import _check_catalog
 from odps_nb.spark.source.options import _READ, _STREAM_READ, _STREAM_WRITE, _WRITE, INSTEAD
 from odps_nb.terms import TableName
+from tests.support.service.connecting import connected
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from odps_nb.access.connection import Connection
+    from odps_nb.local.server.launch import LocalService
 
 Names = Callable[[str], str]
 
@@ -43,6 +45,28 @@ def test_attaching_a_table_again_updates_its_columns_and_rows(
     spark.sql(f"insert into {database}.{name} values (1, 'x')")
     assert odps.table(name).read().row_count == 1
     odps.drop_table(name)
+
+
+@pytest.mark.spark
+def test_tables_of_the_same_name_in_two_services_keep_their_own_connection(
+    spark: SparkSession,
+    odps: Connection,
+    empty_service: LocalService,
+    database: str,
+    new_name: Names,
+) -> None:
+    name = new_name("twice")
+    with connected(empty_service) as other:
+        databases = {database: odps, f"{database}_other": other}
+        for at, connection in databases.items():
+            connection.create_table(name, "place string").write({"place": [at]})
+            odps_nb.spark.attach(spark, connection, name, database=at)
+        for at, connection in databases.items():
+            assert spark.table(f"{at}.{name}").first() == (at,)
+            spark.sql(f"insert into {at}.{name} values ('more')")
+            assert connection.table(name).read().row_count == 2
+            connection.drop_table(name)
+    spark.sql(f"drop database {database}_other cascade")
 
 
 @pytest.mark.spark
