@@ -188,10 +188,21 @@ def test_a_missing_server_is_reported_immediately_without_the_token(
 
 
 @pytest.mark.usefixtures("alone")
-@pytest.mark.parametrize("remote", ["http://x/?token=very-secret", "sc://", "sc://x:port/;token=s"])
+@pytest.mark.parametrize(
+    "remote",
+    ["http://x/?token=very-secret", "sc://", "sc://x:port/;token=s", "localhost:15002"],
+)
 def test_an_invalid_address_is_refused(remote: str) -> None:
     with pytest.raises(ConfigError, match="is not the address") as caught:
         odps_nb.spark.session(remote=remote)
+    assert "secret" not in f"{caught.value!r}"
+
+
+@pytest.mark.usefixtures("alone")
+def test_the_address_of_a_server_is_not_a_master() -> None:
+    with pytest.raises(ConfigError, match="master is the address") as caught:
+        odps_nb.spark.session("sc://x/;token=very-secret")
+    assert "remote=" in str(caught.value.hint)
     assert "secret" not in f"{caught.value!r}"
 
 

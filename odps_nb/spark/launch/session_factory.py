@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import sys
 import tempfile
 import time
@@ -46,6 +47,7 @@ REDACTION = r"(?i)secret|password|token|access[._-]?key|access[._-]?id|credentia
 
 _MASTER = "ODPS_NB_SPARK_MASTER"
 _SUBMITTED = "PYSPARK_GATEWAY_PORT"  # set by spark-submit, which has started the JVM
+_LOCAL = re.compile(r"local($|[\[-])")  # not localhost:15002
 _GIB = 1 << 30
 _LOGGING = Path(__file__).with_name("log4j2.properties")
 
@@ -144,7 +146,7 @@ def _started(
     if remote:
         require_connect()
         check_connect()
-        if not remote.startswith("local"):
+        if not _LOCAL.match(remote):
             check_server(remote)
             builder = SparkSession.builder.remote(remote)
             ours = {k: v for k, v in defaults(remote).items() if k.startswith("spark.sql.")}
@@ -155,6 +157,12 @@ def _started(
         return _made(SparkSession.builder, {}, chosen, quiet=quiet)
     else:
         master = master or os.environ.get(_MASTER) or "local[*]"
+        if master.startswith("sc://"):  # do not show it, because it may contain a token
+            raise ConfigError(
+                "master is the address of a Spark Connect server",
+                option="master",
+                hint="pass the address as remote=",
+            )
         builder = SparkSession.builder.master(master)
     java = find_java()
     os.environ["JAVA_HOME"] = str(java.home)  # Spark's launcher reads only this variable
