@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from odps_nb.client.calls.progress import Phase, Progress
-from odps_nb.errors import ArgumentError, ConversionError
+from odps_nb.errors import ArgumentError, ConversionError, shown
 from odps_nb.explained import explained
 from odps_nb.spark.blobs.task import LARGEST_VALUE, BlobTask, Row, map_batches
 from odps_nb.spark.launch.connect import check_dataframe
@@ -104,8 +104,16 @@ def blob_map(
     >>> {row.name: bytes(row.magic) for row in found.collect()}["mountains.jpg"]
     b'\\xff\\xd8\\xff'
     """
+    from pyspark.sql.types import StructType
+
     check_dataframe(df)
     new_schema = struct_of(schema) if isinstance(schema, str) else schema
+    if not isinstance(new_schema, StructType):
+        raise ArgumentError(
+            f"schema is {shown(schema)}; it must be a StructType, or text with names and types",
+            argument="schema",
+            hint="pass e.g. schema='width int, thumbnail binary'",
+        )
     task = partial(BlobTask, fn=fn, compression=Compression.of(compression))
     return _mapped(df, odps, ref_column, task, new_schema, "schema", on_error, progress)
 
@@ -250,6 +258,8 @@ def _checked_column(schema: StructType, name: str, added: StructType, option: st
         )
     for field in schema.fields:
         require_sent(field, "cast the column, or drop it before this call")
+    for field in added.fields:
+        require_sent(field, "return another type, such as a number of months for an interval")
     _require_new(added.names, schema, option)
     index = names.index(name.casefold())
     kind = schema.fields[index].dataType.typeName()
@@ -265,9 +275,15 @@ def _checked_column(schema: StructType, name: str, added: StructType, option: st
 
 def _require_new(names: Iterable[str], schema: StructType, option: str) -> None:
     known = {field.name.casefold() for field in schema.fields}
-    if repeated := [name for name in names if name.casefold() in known]:
-        raise ArgumentError(
-            f"the DataFrame already has a column {repeated[0]!r}",
-            argument=option,
-            hint="give the new column another name, or drop the old one first",
-        )
+    new: set[str] = set()
+    for name in names:
+        folded = name.casefold()
+        if folded in known | new:
+            raise ArgumentError(
+                f"the DataFrame already has a column {name!r}"
+                if folded in known
+                else f"two new columns have the name {name!r}",
+                argument=option,
+                hint="give the new column another name, or drop the old one first",
+            )
+        new.add(folded)

@@ -15,6 +15,7 @@ from odps_nb import ClientOptions
 from odps_nb.errors import (
     ArgumentError,
     ConfigError,
+    ConversionError,
     NotFoundError,
     ServerFaultError,
     SessionExpiredError,
@@ -262,12 +263,15 @@ def test_an_error_of_the_read_is_reported_once(
 def test_arguments_are_checked_before_a_task_runs(odps: Connection, failing: DataFrame) -> None:
     for argument, values in {
         "on_error": ("", None, "ID", "size"),
+        "schema": ("int", None, ["size"], {"size": "long"}, pa.schema([]), "size int, SIZE long"),
     }.items():
         for value in values:
-            more: dict[str, Any] = {argument: value}
+            more: dict[str, Any] = {"schema": "size long", argument: value}
             with pytest.raises(ArgumentError) as caught:
-                odps_nb.spark.blob_map(failing, odps, "pic", _size, "size long", **more)
+                odps_nb.spark.blob_map(failing, odps, "pic", _size, **more)
             assert caught.value.argument == argument, value
+    with pytest.raises(ConversionError, match="'age': Spark cannot send interval year"):
+        odps_nb.spark.blob_map(failing, odps, "pic", _size, "age interval year")
 
 
 @pytest.mark.spark
