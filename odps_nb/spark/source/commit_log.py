@@ -14,7 +14,7 @@ import json
 import os
 import uuid
 from dataclasses import asdict, dataclass
-from urllib.parse import unquote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 from pyarrow import ArrowException
 from pyarrow.fs import (
@@ -176,7 +176,7 @@ def _taken(batch: int, path: str) -> StateError:
 
 
 def _opened(checkpoint: str) -> tuple[FileSystem, str]:
-    parts = urlsplit(checkpoint)
+    parts = urlsplit(quote(checkpoint, safe=":/@[]"))  # Hadoop keeps %, ? and # as they are
     if parts.scheme in ("", "file"):
         path = unquote(parts.path) if parts.scheme else checkpoint
         return LocalFileSystem(), os.path.abspath(path)  # noqa: PTH100  Arrow needs text
@@ -188,7 +188,7 @@ def _opened(checkpoint: str) -> tuple[FileSystem, str]:
         else:
             from fsspec.core import url_to_fs  # type: ignore[import-untyped]  # ships no types
 
-            filesystem, root = url_to_fs(uri)
+            filesystem, root = url_to_fs(unquote(uri))
             files = PyFileSystem(FSSpecHandler(filesystem))
     except (ArrowException, OSError, ValueError, ImportError) as error:
         raise ConfigError(

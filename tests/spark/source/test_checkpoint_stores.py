@@ -7,17 +7,18 @@ tests write Spark's own files; the sink writes its files itself.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import fsspec
 import pyarrow as pa
 import pytest
-from pyarrow.fs import FSSpecHandler, PyFileSystem, S3FileSystem
+from pyarrow.fs import FSSpecHandler, LocalFileSystem, PyFileSystem, S3FileSystem
 
 from odps_nb.client.write.session import commit_write, open_write_session
 from odps_nb.client.write.stream import WriteStream
 from odps_nb.errors import ConfigError
-from odps_nb.spark.source.commit_log import CommitLog, Intent
+from odps_nb.spark.source.commit_log import CommitLog, Intent, _opened
 from odps_nb.spark.source.stream_writer import commit_batch
 from odps_nb.spark.writing.task import Written
 
@@ -119,6 +120,20 @@ def test_a_checkpoint_can_be_in_a_store_of_fsspec(
 @pytest.mark.filterwarnings("ignore::DeprecationWarning:(moto|botocore).*")
 def test_a_checkpoint_can_be_in_a_bucket(s3: Store, odps: Connection, table: Table) -> None:
     check_store(s3, odps, table)
+
+
+@pytest.mark.parametrize("start", ["", "file:", "file://"])
+def test_a_checkpoint_is_in_the_folder_of_the_same_name(
+    start: str, tmp_path: Path, odps: Connection, table: Table
+) -> None:
+    folder = f"{tmp_path}/a b%20c?d#e"
+    check_store((LocalFileSystem(), folder, f"{start}{folder}"), odps, table)
+
+
+@pytest.mark.parametrize("name", ["a b", "a%20b", "a?b#c"])
+def test_a_folder_of_a_bucket_has_the_same_name(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+    assert _opened(f"s3a://bucket/{name}")[1] == f"bucket/{name}"
 
 
 def test_a_checkpoint_in_an_unknown_store_names_what_to_install() -> None:
