@@ -111,4 +111,6 @@ def _question(
     )
     labels = ", ".join(f"_{number}" for number in range(len(condition.names)))
     inner = f"select n, {', '.join(casts)} from values {', '.join(rows)} as v(n, {labels})"
-    return f"select n, ({condition.at(clock)}) as holds from ({inner}) as `{condition.alias}`"
+    # without "and true", a condition that is not boolean would return its value
+    holds = f"({condition.at(clock)}) and true"
+    return f"select n, {holds} as holds from ({inner}) as `{condition.alias}`"

@@ -520,6 +520,7 @@ def test_a_query_that_spark_refuses_is_an_error_without_java_frames(
         ("select nonsense(id) from sales", "UNRESOLVED_ROUTINE"),
         ("select id, from sales", "PARSE_SYNTAX_ERROR"),
         ("select id from sales a join sales b on a.id = b.id", "AMBIGUOUS_REFERENCE"),
+        ("select id from sales where ds", "DATATYPE_MISMATCH.FILTER_NOT_BOOLEAN"),
     ):
         with pytest.raises(QueryError) as caught:
             odps_nb.spark.sql(spark, odps, text)
