@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from odps_nb import connect
 from odps_nb.client.auth.profile import Profile
 from odps_nb.client.calls.storage import StorageClient
 from odps_nb.client.catalog import iter_table_names
@@ -19,9 +20,10 @@ from odps_nb.local.server.launch import LocalService, start
 from odps_nb.probe.asking import Asker, Response
 from odps_nb.probe.question import AS_ASSUMED, CannotTell, Observation, Question
 from odps_nb.probe.running import QUESTIONS, Prober, choose
-from odps_nb.probe.steps import ProbeUpload
+from odps_nb.probe.steps import ProbeUpload, open_session
 from odps_nb.terms import TableName
 from tests.support.service.connecting import keys_of
+from tests.support.spark.watched import misbehave
 
 SAMPLE, MORE = "orders", ("media", "documents")
 
@@ -87,9 +89,13 @@ def test_limits_of_requests_rows_and_time_are_enforced(profile: Profile) -> None
         asker.send("TablePreview", "table", body={"Limit": 50}, kind="rows")
         return {}
 
+    def greedy_query(asker: Asker) -> Observation:
+        return {"rows": len(asker.select("SELECT id FROM orders LIMIT 2;"))}
+
     questions = [
         question_with(endless, requests=5),
         question_with(greedy, rows=49),
+        question_with(greedy_query, rows=1, statements=1),
         question_with(endless, requests=10**6, rows=10**9, seconds=0.5),
         question_with(greedy, rows=50),
     ]
@@ -97,6 +103,7 @@ def test_limits_of_requests_rows_and_time_are_enforced(profile: Profile) -> None
         found = list(prober.ask(questions))
     assert [one.verdict for one in found] == [
         "cannot tell: the request limit was reached",
+        "cannot tell: the row limit was reached",
         "cannot tell: the row limit was reached",
         "cannot tell: the time limit was reached",
         AS_ASSUMED,
@@ -156,6 +163,53 @@ def test_a_key_without_permissions_gives_the_verdict_cannot_tell(profile: Profil
         (found,) = prober.ask(choose(["session-expiry"]))
     assert found.verdict.startswith("cannot tell: the account lacks permission (40")
     assert found.seen is None
+
+
+def _opens(asker: Asker) -> Observation:
+    return open_session(asker, "table").need().outcome()
+
+
+def _runs(asker: Asker) -> Observation:
+    asker.run("SELECT 1;")
+    return {}
+
+
+REFUSALS: list[tuple[Any, dict[str, Any], str]] = [
+    (_opens, {"code": "InvalidArgument"}, "a preparatory request failed (400 InvalidArgument)"),
+    (_opens, {"status": 503, "code": "Busy"}, "the service failed (503 Busy)"),
+    (
+        _opens,
+        {"status": 400, "code": "for me@corp"},
+        "a preparatory request failed (400 <no code>)",
+    ),
+    (_opens, {"fault": "corrupt"}, "the response is not a JSON object"),
+    (_runs, {"code": "NoPermission"}, "the account lacks permission to run this statement"),
+    (_runs, {"status": 503}, "ServerFaultError (unexpected)"),
+]
+
+
+def test_a_failed_request_is_sent_once_and_gives_the_verdict_cannot_tell() -> None:
+    with start(options=("--misbehave",)) as service:
+        profile = profile_of(service)
+        connection = connect(**keys_of(service))
+        with connection, Prober(profile, table=named(profile, SAMPLE)) as prober:
+            for ask, rule, told in REFUSALS:
+                path = "TableCreateReadSession" if ask is _opens else "/api/projects"
+                misbehave(connection, {"action": path, "fault": "status", "times": 0, **rule})
+                (found,) = prober.ask([question_with(ask, statements=1)])
+                assert (found.verdict, found.requests) == (f"cannot tell: {told}", 1), rule
+
+
+def test_a_table_that_could_not_be_filled_is_not_used() -> None:
+    with start(samples=False, options=("--misbehave",)) as service:
+        profile = profile_of(service)
+        connection = connect(**keys_of(service))
+        with connection, Prober(profile, scratch=named(profile, "t")) as prober:
+            misbehave(connection, {"action": "TableWrite", "fault": "status", "code": "Busy"})
+            asked = [question_with(_opens, needs=("plain",))] * 2
+            found = [one.verdict for one in prober.ask(asked)]
+    assert found[0].startswith("cannot tell: the service failed (503"), found
+    assert found[1].startswith("cannot tell: the table 'plain' could not be created"), found
 
 
 def test_a_verdict_states_the_observed_and_the_assumed_values() -> None:

@@ -13,7 +13,7 @@ from odps_nb.client.auth.profile import Profile
 from odps_nb.client.calls.storage import StorageClient
 from odps_nb.client.sql.query import run_sql
 from odps_nb.local.server.launch import start
-from odps_nb.probe.asking import Asker
+from odps_nb.probe.asking import Asker, Response
 from odps_nb.probe.command import as_document, as_page
 from odps_nb.probe.question import AS_ASSUMED, Observation, Question
 from odps_nb.probe.redaction import Redactor, shown_code, shown_headers, shown_members
@@ -121,6 +121,18 @@ def test_names_are_replaced_whole_and_in_any_case() -> None:
         "<column-1> table, <column-2>, `<column-1>`, aa, a_"
     )
     assert redactor.value({"a": ["A", 5, None]}) == {"a": ["<column-1>", 5, None]}
+
+
+def test_schemas_tokens_and_the_host_of_the_tunnel_are_hidden(profile: Profile) -> None:
+    table = TableName(project=profile.project, schema="quiet_schema", table="orders")
+    prober = Prober(profile, table=table)
+    prober._storage._tunnel = "http://dt.quiet.corp:8080"
+    with prober:
+        for name in ("AccessToken", "QuotaToken"):
+            answer = Response(status=200, members={name: f"quiet-{name}"})
+            prober._asker._learn(answer, "")
+        text = "quiet_schema, dt.quiet.corp:8080, quiet-AccessToken, quiet-QuotaToken"
+        assert prober.redactor.text(text) == "<schema>, <host>, <token-1>, <token-2>"
 
 
 def test_a_verdict_contains_no_user_data(embedded: Any, profile: Profile) -> None:
