@@ -14,15 +14,22 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 import pyarrow as pa
 import pytest
+from pyspark.sql import types
 
 import odps_nb
 import odps_nb.spark
+from odps_nb.access.writing.sources import Target
 from odps_nb.client.write.session import open_write_session
+from odps_nb.errors import ConversionError
+from odps_nb.schema import Column, TableSchema
 from odps_nb.spark.blobs import task as blob_tasks
 from odps_nb.spark.blobs.task import BlobTask, map_batches
 from odps_nb.spark.tasks.credentials import TaskProfile
+from odps_nb.spark.writing.checks import check_frame
 from odps_nb.spark.writing.dataframe import write_target
 from odps_nb.spark.writing.task import WriteTask, write_partition
+from odps_nb.terms import PartitionSpec, TableName
+from odps_nb.wire.type_text import parse_type
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -35,6 +42,30 @@ Names = Callable[[str], str]
 MIB = 1 << 20
 COLUMNS = "id bigint, name string, width int, original blob, thumbnail blob, `text` blob"
 SCHEMA = f"width int, thumbnail {odps_nb.spark.NEW_BLOB}, `text` {odps_nb.spark.NEW_BLOB}"
+
+
+_PIC = types.StructType().add("pic", types.BinaryType())
+
+
+@pytest.mark.parametrize(
+    ("column", "given", "told"),
+    [
+        ("array<blob>", types.BinaryType(), "the nesting differs"),
+        ("blob", types.ArrayType(types.BinaryType()), "the type cannot describe a blob"),
+        ("map<string,blob>", types.ArrayType(types.BinaryType()), "the nesting differs"),
+        ("struct<pic:blob>", _PIC.add("x", types.LongType()), "the STRUCT has no member 'x'"),
+        ("struct<pic:blob>", types.StructType().add("pic", "long"), "cannot describe a blob"),
+        ("blob", types.StructType().add("data", "string"), "cannot describe a blob"),
+    ],
+)
+def test_types_that_describe_no_blob_are_refused(
+    column: str, given: types.DataType, told: str
+) -> None:
+    schema = TableSchema(columns=(Column(name="b", type=parse_type(column)),))
+    target = Target.of(schema, TableName(project="p", table="t"), PartitionSpec())
+    with pytest.raises(ConversionError, match=told) as caught:
+        check_frame(types.StructType().add("b", given), target)
+    assert "content (binary)" in str(caught.value.hint)
 
 
 def _look(record: Any) -> dict[str, Any]:

@@ -122,6 +122,7 @@ def test_a_checkpoint_can_be_in_a_bucket(s3: Store, odps: Connection, table: Tab
     check_store(s3, odps, table)
 
 
+@pytest.mark.storage_api("its requests")
 @pytest.mark.parametrize("start", ["", "file:", "file://"])
 def test_a_checkpoint_is_in_the_folder_of_the_same_name(
     start: str, tmp_path: Path, odps: Connection, table: Table

@@ -175,6 +175,23 @@ def _batch() -> pa.RecordBatch:
     return pa.RecordBatch.from_pydict({"id": pa.array(range(10), pa.int64())})
 
 
+def test_a_write_to_too_many_partitions_is_dropped(
+    profile: Profile, odps: Connection, new_name: Names
+) -> None:
+    name = new_name("many")
+    writer = _writer(profile, odps, name)
+    message = writer.write(iter([_batch()]))
+    many = tuple(f"ds={day}" for day in range(513))
+    message = dataclasses.replace(
+        message, written=dataclasses.replace(message.written, partitions=many)
+    )
+    with pytest.raises(ArgumentError, match="more than 512 partitions"):
+        writer.commit([message])
+    with pytest.raises((ConflictError, NotFoundError)):  # the session is aborted
+        commit_write(odps._storage, writer._task.session, [message.written.stream])
+    assert odps.table(name).read().row_count == 0
+
+
 @pytest.mark.storage_api("its requests")
 def test_a_commit_includes_only_the_streams_of_the_messages(
     profile: Profile, odps: Connection, new_name: Names

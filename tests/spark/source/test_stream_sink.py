@@ -327,6 +327,29 @@ def test_two_drivers_of_one_micro_batch_commit_it_once(query: Query, table: Tabl
     assert not list((query.checkpoint / "odps_nb").glob(".*.tmp"))
 
 
+def test_a_driver_that_finds_another_record_aborts_its_session(
+    query: Query, table: Table, storage: StorageClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow, fast = query.write([1, 2]), query.write([1, 2])
+    query.commit(fast, 0)
+    answers, find = iter([None]), CommitLog.find  # slow has found no record before fast wrote it
+    monkeypatch.setattr(CommitLog, "find", lambda log, batch: next(answers, find(log, batch)))
+    with pytest.raises(StateError, match="another driver"):
+        query.commit(slow, 0)
+    assert fetch_write_status(storage, session_of(slow)) == ended("ABORTED")
+    assert ids(table) == [1, 2]
+
+
+def test_a_checkpoint_that_cannot_be_opened_is_reported_before_rows_are_sent(
+    query: Query,
+) -> None:
+    writer = OdpsDataSource({**query._options, "checkpointLocation": "nowhere://x"}).streamWriter(
+        SCHEMA, overwrite=False
+    )
+    with pytest.raises(ConfigError, match="nowhere://x cannot be opened"):
+        pickle.dumps(writer)
+
+
 def test_a_checkpoint_works_on_a_disk_without_hard_links(
     query: Query, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -226,6 +226,17 @@ def test_a_re_created_table_raises_an_error(odps: Connection, table: Table, foll
         restarted.latestOffset(end)
     with pytest.raises(ConflictError, match="dropped and re-created"):
         restarted.partitions(end, {**end, "version": 3})
+    current = restarted.latestOffset(restarted.initialOffset())
+    with pytest.raises(ConflictError, match="dropped and re-created"):
+        restarted.partitions(end, {**current, "version": 3})
+
+
+def test_a_version_that_has_decreased_raises_an_error(follow: Open) -> None:
+    reader = follow()
+    end = reader.latestOffset(reader.initialOffset())
+    with pytest.raises(ConflictError, match="was at version 9 but is now at version 2") as caught:
+        follow().latestOffset({**end, "version": 9})
+    assert "restart with an empty checkpointLocation" in str(caught.value.hint)
 
 
 def test_the_newest_version_is_polled_at_intervals(odps: Connection, table: Table) -> None:
