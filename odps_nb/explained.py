@@ -131,6 +131,8 @@ _KINDS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "Overwrite": (_is_flag_or_text, "False, True, 'partitions' or 'all'"),
     "Compression": (_named("Enum"), ""),
     "WriteSessionRef": (_named("WriteSessionRef"), "the handle of a session"),
+    "Choice": (_named("Choice"), "a Choice"),
+    "ChartChoice": (_named("ChartChoice"), "a ChartChoice"),
     "Path": _PATH,
     "os.PathLike": _PATH,
     **dict.fromkeys(("str", "Decimals", "DtypeBackend", "TextConversion"), _TEXT),
@@ -147,6 +149,7 @@ _EXAMPLES = {
     "a whole number": "5",
     "a number": "1.5",
     "a string": "'…'",
+    "a Choice": "dataclasses.replace(view.choice, search='…')",
     "a dict": "{'name': …}",
 }
 

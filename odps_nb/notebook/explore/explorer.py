@@ -260,7 +260,7 @@ class Explorer(ExportsRows, LiveView):
 
     def _on_filter(self, content: Mapping[str, Any], _: object) -> None:
         condition = typed_condition(
-            self.view.columns[int(content["column"])],
+            self.view.column_at(int(content["column"])),
             str(content["op"]),
             [str(text) for text in content["values"]],
             exclude=bool(content["exclude"]),
@@ -302,8 +302,8 @@ class Explorer(ExportsRows, LiveView):
         self._choose(replace(self.view.choice, search=text))
 
     def _on_sort(self, content: Mapping[str, Any], _: object) -> None:
-        columns = self.view.columns
-        order = tuple((columns[int(n)].name, bool(down)) for n, down in content["order"])
+        column_at = self.view.column_at
+        order = tuple((column_at(int(n)).name, bool(down)) for n, down in content["order"])
         self._choose(replace(self.view.choice, order=order))
 
     def _on_cancel(self, content: Mapping[str, Any], _: object) -> None:
@@ -439,7 +439,7 @@ class Explorer(ExportsRows, LiveView):
         row, column = int(content["row"]), int(content["column"])
 
         def work(token: CancelToken) -> None:
-            of, src = self.view.columns[column], ""
+            of, src = self.view.column_at(column), ""
             if of.type.code is TypeCode.BLOB:
                 reference = self.view.reference(row, column, token)
                 text, cut = "null", False

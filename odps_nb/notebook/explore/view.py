@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, TypeVar
 
 import pyarrow as pa
 
+from odps_nb.access.checks import check_count, iterator_of
 from odps_nb.access.paging.browsing import Rows
 from odps_nb.access.paging.ordering import MAX_SORTED, MORE_SORTED, Order, check_order
 from odps_nb.access.paging.selected import SelectedRows
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.calls.progress import Progress
-from odps_nb.errors import ArgumentError, SessionExpiredError, visible
+from odps_nb.errors import ArgumentError, PositionError, SessionExpiredError, shown, visible
 from odps_nb.explained import explained
 from odps_nb.notebook.explore.charts.chart import Chart, chart_cost, chart_of
 from odps_nb.notebook.explore.charts.choice import ChartChoice
@@ -71,6 +72,7 @@ class _Shown:
     seen: int = 0
 
 
+@explained
 class RowView(ExportsRows):
     """Pages and profiles of remote rows with a changeable filter and order.
 
@@ -259,7 +261,8 @@ class RowView(ExportsRows):
 
     def cell(self, row: int, column: int, cancel: CancelToken | None = None) -> tuple[str, bool]:
         """Return a cell's text and whether it is truncated. Nested values span several lines."""
-        array, of = self._again(row, 1, cancel)[0].column(column), self.columns[column]
+        of = self.column_at(column)
+        array = self._again(row, 1, cancel)[0].column(column)
         if pa.types.is_nested(array.type):
             text = nested_text(array[0].as_py(), of, indent=2)
         else:
@@ -273,38 +276,51 @@ class RowView(ExportsRows):
 
         The result has one list per column. Each text and the total length are limited.
         """
+        check_count("count", count)
+        of = [self.column_at(n) for n in columns]
         batches = self._again(start, min(count, MAX_PAGE_ROWS), cancel)
         texts: list[list[str | None]] = []
         left, cut = MAX_COPY, 0
-        for n in columns:
+        for n, column in zip(columns, of, strict=True):
             texts.append([])
             for batch in batches:
-                for text in cell_texts(batch.column(n), self.columns[n], MAX_CELL + 1):
+                for text in cell_texts(batch.column(n), column, MAX_CELL + 1):
                     shortened = text if text is None else text[: min(MAX_CELL, left)]
                     left -= len(shortened or "")
                     cut += shortened != text
                     texts[-1].append(shortened)
         return texts, cut
 
+    def column_at(self, position: int) -> Column:
+        """Return the column at a position; raise `PositionError` if there is none."""
+        if not 0 <= position < len(self.columns):
+            raise PositionError(
+                f"there is no column {position:,}",
+                hint=f"pass a position from 0 to {len(self.columns) - 1}",
+            )
+        return self.columns[position]
+
     def _again(self, start: int, count: int, cancel: CancelToken | None) -> list[pa.RecordBatch]:
+        if start < 0:
+            raise PositionError(f"there is no row {start:,}")
         with self._lock:
             batches = self._shown.pager.rows(start, count, cancel or CancelToken())
             self._adopt(self._shown.pager.source, self._shown.seen)
         filled = [batch for batch in batches if batch.num_rows]
         if not filled:
-            raise ArgumentError(f"there is no row {start:,}")
+            raise PositionError(f"there is no row {start:,}")
         return filled
 
     def reference(self, row: int, column: int, cancel: CancelToken | None = None) -> str | None:
         """Return the blob reference in a cell of the current page."""
+        is_blob = self.column_at(column).type.code is TypeCode.BLOB
         cell = self._on_page(row, column, cancel)
-        is_blob = self.columns[column].type.code is TypeCode.BLOB
         return cell if is_blob and isinstance(cell, str) else None
 
     def _on_page(self, row: int, column: int, cancel: CancelToken | None) -> Cell:
         page = self.page(row, cancel)
         if not 0 <= row - page.start < page.count:
-            raise ArgumentError(f"there is no row {row:,}")
+            raise PositionError(f"there is no row {row:,}")
         return page.columns[column][row - page.start]
 
     # -- the choice -----------------------------------------------------------------------------
@@ -384,7 +400,6 @@ class RowView(ExportsRows):
             if self.choice is choice and self._before is not None:
                 self._shown, self._before = self._before, None
 
-    @explained
     def filter(
         self,
         column: str,
@@ -418,13 +433,14 @@ class RowView(ExportsRows):
         target = next((candidate for candidate in self.columns if candidate.name == column), None)
         if target is None:
             raise ArgumentError(f"there is no column {column!r} to filter by")
-        if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
-            raise ArgumentError("values is not a list", hint=f"pass values=[{values!r}]")
+        items = None if isinstance(values, (str, bytes)) else iterator_of(values)
+        if items is None:
+            raise ArgumentError("values is not a list", hint=f"pass values=[{shown(values)}]")
         condition = given_condition(
             target,
             {
                 "range": (low, high),
-                "values": [*values],
+                "values": [*items],
                 f"{'i' * ignore_case}contains": contains,
                 f"{'i' * ignore_case}starts": starts,
             },
@@ -447,7 +463,7 @@ class RowView(ExportsRows):
         ``exclude`` selects the other rows instead; values that were already excluded stay excluded.
         ``label`` is the bar's label in the caller's profile, which may be out of date.
         """
-        of = self.columns[column]
+        of = self.column_at(column)
         if bar < 0:
             condition = make_condition(of, "null", exclude=exclude)
         else:
@@ -461,7 +477,8 @@ class RowView(ExportsRows):
         self, row: int, column: int, cancel: CancelToken | None = None, *, exclude: bool
     ) -> Choice:
         """Return the choice with a cell's value as the column's only condition, like `bar`."""
-        of, value = self.columns[column], self._again(row, 1, cancel)[0].column(column)[0]
+        of = self.column_at(column)
+        value = self._again(row, 1, cancel)[0].column(column)[0]
         condition = value_condition(of, value, self.timezone, exclude=exclude)
         return self.choice.with_only(of, condition, self.timezone)
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.errors import OdpsNbError, visible
+from odps_nb.explained import explained
 from odps_nb.html import failed_page
 from odps_nb.notebook.gallery.chosen import (
     ALL,
@@ -52,6 +53,7 @@ _COPIED: Final = 10_000
 _FIRST: Final = 6  # minimum tiles in the first version of the static page
 
 
+@explained
 class Gallery(LiveView):
     """A gallery of blobs with scrolling, filters, sorting, search, selection, zoom and saving.
 

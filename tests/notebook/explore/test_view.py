@@ -173,6 +173,40 @@ def test_an_invalid_condition_is_refused_and_does_not_change_the_view(view):
         view.bar(0, 99)
 
 
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda view: view.choose("id > 1"),
+        lambda view: view.choose(None),
+        lambda view: view.chart("part"),
+        lambda view: view.page("0"),
+        lambda view: view.page(1.5),
+        lambda view: view.page(),
+        lambda view: view.cell(-1, 0),
+        lambda view: view.cell(0, -1),
+        lambda view: view.cell(0, 10),
+        lambda view: view.cell(0, "part"),
+        lambda view: view.texts(0, 0, [0]),
+        lambda view: view.texts(0, 1, 0),
+        lambda view: view.texts(0, 1, ["part"]),
+        lambda view: view.texts(0, 1, [10]),
+        lambda view: view.value(0, -1, exclude=False),
+        lambda view: view.reference(0, 10),
+        lambda view: view.bar(10, 0),
+        lambda view: Choice(conditions=(5,)),
+        lambda view: Choice(conditions={"id > 1"}),
+        lambda view: Choice(search=5),
+        lambda view: Choice(order=("id",)),
+        lambda view: Choice(order=(("id", "asc"),)),
+        lambda view: Choice(order=None),
+    ],
+)
+def test_a_wrong_argument_is_refused_with_a_typed_error(view, call):
+    with pytest.raises(ArgumentError):
+        call(view)
+    assert view.choice == Choice()
+
+
 def test_filtered_pages_go_back_to_pages_that_are_not_cached(view):
     view.choose(Choice(conditions=("flag",)))
     forwards = [ids(view.page(start)) for start in range(0, 600, 100)]

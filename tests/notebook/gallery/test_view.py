@@ -207,8 +207,11 @@ def test_blobs_can_be_sorted_by_name_or_size_and_searched(hundred):
     assert shown_numbers(gallery._static_page()) == [f"{n}7" if n else "7" for n in range(10)]
     gallery.search("blob 42")  # part of the caption of a row
     assert shown_numbers(gallery._static_page()) == ["42"]
-    with pytest.raises(ArgumentError):
-        gallery.search("x" * 201)
+    for wrong in (lambda: gallery.search("x" * 201), lambda: gallery.search(5)):
+        with pytest.raises(ArgumentError):
+            wrong()
+    with pytest.raises(ArgumentError, match="kind is of type NoneType"):
+        gallery.show_only(None)
     with pytest.raises(ArgumentError) as caught:
         gallery.sort_by("colour")
     assert caught.value.argument == "order"

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 from odps_nb.access.paging.ordering import Order
-from odps_nb.errors import ArgumentError
+from odps_nb.errors import ArgumentError, shown
 from odps_nb.notebook.explore.choosing.conditions import (
     Condition,
     all_of,
@@ -31,15 +32,24 @@ class Choice:
 
     def __post_init__(self) -> None:
         given: tuple[Condition | str, ...] = self.conditions
-        if isinstance(given, str) or isinstance(self.order, str):
+        if not isinstance(self.search, str):
+            raise ArgumentError(f"search is {shown(self.search)}; it must be a string")
+        if not _are_conditions(given):
             raise ArgumentError(
-                "conditions and order must be tuples",
-                hint="pass tuples such as ('quantity > 9',) and (('id', False),)",
+                f"conditions is {shown(given)}; it must be a tuple of conditions",
+                hint="pass a tuple such as ('quantity > 9',)",
+            )
+        if not _are_keys(self.order):
+            raise ArgumentError(
+                f"order is {shown(self.order)}; it must be a tuple of names, each with True for "
+                "descending order",
+                hint="pass a tuple such as (('id', False),)",
             )
         parsed = tuple(
             written(condition) if isinstance(condition, str) else condition for condition in given
         )
         object.__setattr__(self, "conditions", parsed)
+        object.__setattr__(self, "order", tuple(map(tuple, self.order)))
 
     @property
     def where(self) -> str | None:
@@ -69,3 +79,16 @@ class Choice:
             if condition not in before and condition != made
         ]
         return replace(self, conditions=(*rest, made))
+
+
+def _are_conditions(given: Any) -> bool:
+    is_list = isinstance(given, (tuple, list))
+    return is_list and all(isinstance(one, (str, Condition)) for one in given)
+
+
+def _are_keys(given: Any) -> bool:
+    """Whether an object has pairs of a column's name and a flag for descending order."""
+    try:
+        return all(isinstance(name, str) and isinstance(down, bool) for name, down in given)
+    except (TypeError, ValueError):  # not pairs
+        return False
