@@ -111,6 +111,8 @@ CHOSEN = [
     ("name", {"contains": "N_1", "ignore_case": True}, lambda v: "n_1" in v),
     ("name", {"starts": "N_3", "ignore_case": True}, lambda v: v.startswith("n_3")),
     ("code", {"values": ["c1", "c8"]}, lambda v: v in ("c1", "c8")),
+    ("flag", {"values": [True]}, lambda v: v),
+    ("flag", {"values": [False]}, lambda v: not v),
     ("tags", {"null": True}, None),
     ("word", {"null": True}, None),
 ]
@@ -198,6 +200,17 @@ def test_filters_are_combined_and_apply_to_sorted_rows(view, frame):
     assert view.matching == len(wanted)
 
 
+def test_a_type_without_a_condition_names_the_arguments_of_its_conditions(view):
+    for column, hint in (
+        ("flag", "pass one of: values=[True], values=[False], null"),
+        ("word", "pass one of: values, contains, starts, null"),
+        ("tags", "pass one of: null"),
+    ):
+        with pytest.raises(ArgumentError) as refused:
+            view.filter(column, low=1)
+        assert refused.value.hint == hint
+
+
 @pytest.mark.parametrize(
     ("column", "given", "reason"),
     [
@@ -213,6 +226,10 @@ def test_filters_are_combined_and_apply_to_sorted_rows(view, frame):
         ("id", {"values": 5}, r"values=\[5\]"),
         ("code", {"contains": 5}, "contains is of type int; it must"),
         ("id", {"min": 5}, "filter has no argument min="),
+        ("id", {"low": "5"}, "'5' is not a number"),
+        ("ratio", {"high": True}, "True is not a number"),
+        ("amount", {"values": [1, b"5"]}, "b'5' is not a number"),
+        ("flag", {"values": [1]}, "does not support the condition 'values'"),
     ],
     ids=str,
 )

@@ -15,10 +15,10 @@ import pyarrow as pa
 
 from odps_nb.access.binding.text import bind, without_comments
 from odps_nb.access.paging.ordering import name_in_sql
-from odps_nb.errors import ArgumentError
+from odps_nb.errors import ArgumentError, shown
 from odps_nb.notebook.explore.profiles.bars import NOT_FINITE, Bar
 from odps_nb.notebook.explore.profiles.profile import LABEL
-from odps_nb.notebook.explore.values.cells import cell_texts, kind_of
+from odps_nb.notebook.explore.values.cells import cell_texts, is_number, kind_of
 from odps_nb.notebook.explore.values.scale import LARGEST_SINGLE, scale_of, single
 from odps_nb.notebook.explore.values.typed import shown_value, text_of, typed_value
 from odps_nb.schema import Column, TypeCode
@@ -44,6 +44,17 @@ _OF_KIND = {
     "BOOLEAN": ("true", "false"),
     **dict.fromkeys(("INTEGER", "FLOAT", "DOUBLE", "DECIMAL"), ("range", "values")),
     **dict.fromkeys(("DATE", "INSTANT", "CLOCK"), ("range", "values")),
+}
+
+# The arguments of `RowView.filter` for these conditions.
+_ARGUMENTS = {
+    "range": "low and high",
+    "values": "values",
+    "true": "values=[True]",
+    "false": "values=[False]",
+    "contains": "contains",
+    "starts": "starts",
+    "null": "null",
 }
 
 
@@ -89,13 +100,15 @@ def make_condition(
     ``range`` has two values, either of which may be ``None``.
     """
     if op not in operations(column):
-        offered = ", ".join(operations(column))
+        offered = ", ".join(_ARGUMENTS[op] for op in operations(column) if op in _ARGUMENTS)
         raise ArgumentError(
             f"{column.name!r} has type {format_type(column.type)}, which does not support the "
             f"condition {op!r}",
-            hint=f"use one of: {offered}",
+            hint=f"pass one of: {offered}",
         )
     _check(op, values, timezone)
+    if is_number(column):
+        _check_numbers(column, values)
     if op == "range" and values[0] is not None and values[0] == values[1] and not below:
         op, values = "values", values[:1]
     exact = values
@@ -136,7 +149,7 @@ def _integers(values: Sequence[Any]) -> list[Any]:
 def _single(column: Column, op: str, value: Any) -> float:
     """Return the nearest value that a FLOAT column can hold; an end of a range may be larger."""
     try:
-        number = math.nan if isinstance(value, str) else float(value)
+        number = float(value)
     except (TypeError, OverflowError):
         number = math.nan
     if math.isnan(number) or (op == "values" and abs(number) > LARGEST_SINGLE):
@@ -168,7 +181,10 @@ def given_condition(
             f"{len(conditions)} conditions were passed for {column.name!r}; exactly one is needed",
             hint="pass one of: low and high, values, contains, starts, null",
         )
-    return make_condition(column, *conditions[0], exclude=exclude, timezone=timezone)
+    op, values = conditions[0]
+    if kind_of(column) == "BOOLEAN" and len(values) == 1 and isinstance(values[0], bool):
+        op, values = str(values[0]).lower(), ()
+    return make_condition(column, op, values, exclude=exclude, timezone=timezone)
 
 
 def typed_condition(
@@ -208,6 +224,16 @@ def _check(op: str, values: Sequence[Any], timezone: str | None) -> None:
             raise ArgumentError(f"{ends[0]} is greater than {ends[1]}; swap the two values")
     elif op in _LIKE and not (values[0] and isinstance(values[0], str)):
         raise ArgumentError("enter the text to look for")
+
+
+def _check_numbers(column: Column, values: Sequence[Any]) -> None:
+    """Refuse text, which SQL would convert, and booleans, which Python counts as numbers."""
+    for value in values:
+        if isinstance(value, (str, bytes, bool)):
+            raise ArgumentError(
+                f"{shown(value)} is not a number, as the values of {column.name!r} are",
+                hint="pass a number such as 5 or 1.5",
+            )
 
 
 def _is_less(value: Any, other: Any) -> bool:
