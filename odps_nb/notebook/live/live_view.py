@@ -19,6 +19,7 @@ from odps_nb.access.displayed import DisplayedLive
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.convert.loaded import loaded
 from odps_nb.errors import (
+    ArgumentError,
     CancelledError,
     MissingDependencyError,
     OdpsNbError,
@@ -227,8 +228,12 @@ class LiveView(DisplayedLive):
             act = getattr(self, f"_on_{content.get('do')}", None)
             if act is not None:
                 act(content, buffers)
-        except (OdpsNbError, *_MALFORMED) as error:
+        except OdpsNbError as error:
             self._tell_error(self._task, error)
+        except _MALFORMED:
+            message = "the kernel cannot read this request of the browser"
+            hint = "reload the page, and run the cell again"
+            self._tell_error(self._task, ArgumentError(message, hint=hint))
 
     def _texts(self) -> Mapping[str, str]:
         """Return the strings of the widget's state by name; they contain no user data."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -58,9 +59,12 @@ class Widget:
 
     def __init__(self) -> None:
         self.kinds: set[str] = set()
+        self.problems: set[str] = set()
 
     def send(self, message: Mapping[str, Any], buffers: Sequence[bytes] = ()) -> None:
         self.kinds.add(message["kind"])
+        if message["kind"] == "problem":
+            self.problems.add(message["text"])
 
     def close(self) -> None:
         """Do nothing; views call this method."""
@@ -88,3 +92,5 @@ def test_invalid_messages_are_reported_and_never_raise(name: str, odps: Connecti
             take(content, buffers)
     view.close()
     assert "problem" in widget.kinds
+    known = re.compile(r"cancelled|[A-Z]\w+Error: ")
+    assert [text for text in widget.problems if not known.match(text)] == []
