@@ -196,6 +196,7 @@ def test_an_invalid_condition_is_refused_and_does_not_change_the_view(view):
         lambda view: Choice(conditions=(5,)),
         lambda view: Choice(conditions={"id > 1"}),
         lambda view: Choice(search=5),
+        lambda view: view.choose(Choice(search="\ud800")) or view.page(0),
         lambda view: Choice(order=("id",)),
         lambda view: Choice(order=(("id", "asc"),)),
         lambda view: Choice(order=None),

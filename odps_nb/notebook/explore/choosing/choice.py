@@ -34,6 +34,8 @@ class Choice:
         given: tuple[Condition | str, ...] = self.conditions
         if not isinstance(self.search, str):
             raise ArgumentError(f"search is {shown(self.search)}; it must be a string")
+        if any("\ud800" <= character <= "\udfff" for character in self.search):
+            raise ArgumentError("the search text contains an unpaired surrogate, which is no text")
         if not _are_conditions(given):
             raise ArgumentError(
                 f"conditions is {shown(given)}; it must be a tuple of conditions",
