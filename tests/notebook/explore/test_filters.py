@@ -5,6 +5,7 @@ import itertools
 from dataclasses import replace
 from decimal import Decimal
 
+import pandas as pd
 import pyarrow as pa
 import pytest
 
@@ -227,6 +228,9 @@ def test_a_type_without_a_condition_names_the_arguments_of_its_conditions(view):
         ("code", {"contains": 5}, "contains is of type int; it must"),
         ("id", {"min": 5}, "filter has no argument min="),
         ("id", {"low": "5"}, "'5' is not a number"),
+        ("id", {"values": [None, 5]}, "a missing value was passed"),
+        ("word", {"values": [pd.NA], "exclude": True}, "a missing value was passed"),
+        ("seen", {"low": pd.NaT}, "a missing value was passed"),
         ("ratio", {"high": True}, "True is not a number"),
         ("amount", {"values": [1, b"5"]}, "b'5' is not a number"),
         ("flag", {"values": [1]}, "does not support the condition 'values'"),

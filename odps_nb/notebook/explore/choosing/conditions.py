@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from odps_nb.access.binding.text import bind, without_comments
+from odps_nb.access.binding.values import plain
 from odps_nb.access.paging.ordering import name_in_sql
 from odps_nb.errors import ArgumentError, shown
 from odps_nb.notebook.explore.profiles.bars import NOT_FINITE, Bar
@@ -118,8 +119,8 @@ def make_condition(
     name = name_in_sql(column.name)
     text = _template(name, op, values, below=below, exclude=exclude)
     if op == "values":
-        plain = _integers(exact)
-        bound: dict[str, object] = {"v": plain if len(plain) > 1 else plain[0]}
+        listed = _integers(exact)
+        bound: dict[str, object] = {"v": listed if len(listed) > 1 else listed[0]}
     elif op == "range":
         bound = dict(zip(("low", "high"), (_integers([value])[0] for value in exact), strict=True))
     elif op in _LIKE:
@@ -182,7 +183,13 @@ def given_condition(
             hint="pass one of: low and high, values, contains, starts, null",
         )
     op, values = conditions[0]
-    if kind_of(column) == "BOOLEAN" and len(values) == 1 and isinstance(values[0], bool):
+    given_values = [value for value in values if op != "range" or value is not None]
+    if any(plain(value) is None for value in given_values):
+        raise ArgumentError(
+            f"a missing value was passed for {column.name!r}, which no row would equal",
+            hint="drop missing values (.dropna()), and find nulls by null=True",
+        )
+    if kind_of(column) == "BOOLEAN" and len(values) == 1 and isinstance(plain(values[0]), bool):
         op, values = str(values[0]).lower(), ()
     return make_condition(column, op, values, exclude=exclude, timezone=timezone)
 
@@ -229,7 +236,7 @@ def _check(op: str, values: Sequence[Any], timezone: str | None) -> None:
 def _check_numbers(column: Column, values: Sequence[Any]) -> None:
     """Refuse text, which SQL would convert, and booleans, which Python counts as numbers."""
     for value in values:
-        if isinstance(value, (str, bytes, bool)):
+        if isinstance(plain(value), (str, bytes, bool)):
             raise ArgumentError(
                 f"{shown(value)} is not a number, as the values of {column.name!r} are",
                 hint="pass a number such as 5 or 1.5",
