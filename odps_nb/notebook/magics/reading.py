@@ -99,13 +99,10 @@ def cancels(cancel: Callable[[], None]) -> Iterator[None]:
 
 def filter_of(context: Context, where: str | None, cell: str | None) -> str | None:
     """Return the filter from ``-w`` or the cell, with each ``:name`` replaced by its value."""
-    body = cell.strip() if cell else ""
-    if where and body:
+    if where is not None and (cell or "").strip():
         raise UsageError("write the filter in -w or in the cell, not in both")
-    text = where or body
-    if not text:
-        return None
-    return bound(context, text, "where")
+    text = cell if where is None else where
+    return None if text is None else bound(context, text.strip(), "where")
 
 
 def bound(context: Context, text: str, target: Target) -> str:

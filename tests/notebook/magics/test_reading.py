@@ -70,6 +70,9 @@ def test_a_filter_is_on_the_line_or_in_the_cell(ip):
     pd.testing.assert_frame_equal(line, cell)
     text = usage_error(ip, "%%odps read orders -w 'id > 1'\nid > 2")
     assert text == "write the filter in -w or in the cell, not in both"
+    for blank in ('%odps read orders -n 1 -w ""', "%%odps read orders -n 1\n  "):
+        with pytest.raises(ArgumentError, match="where is blank"):
+            run(ip, blank)
     assert "did you mean :wanted?" in usage_error(ip, "%odps read orders -w 'status = :wantd'")
 
 
