@@ -107,6 +107,8 @@ def _is_path(value: object) -> bool:
 
 def expanded(path: str | os.PathLike[str]) -> Path:
     """Return a path in which ``~`` is replaced by the home folder."""
+    if path == "":  # for `Path`, this is the current folder
+        raise ArgumentError("the path is empty", hint="pass '.' for the current folder")
     try:
         return Path(path).expanduser()
     except RuntimeError as error:  # there is no such user

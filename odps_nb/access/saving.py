@@ -14,6 +14,7 @@ from pathlib import Path, PurePath
 from typing import BinaryIO
 
 from odps_nb.errors import ConfigError
+from odps_nb.explained import expanded
 from odps_nb.formats.media_types import ending_of
 from odps_nb.terms import shorten
 
@@ -128,6 +129,16 @@ class Folder:
 def _as_one(name: str) -> str:
     """Return a key that is the same for all names that a file system may treat as equal."""
     return unicodedata.normalize("NFC", unicodedata.normalize("NFC", name).casefold())
+
+
+def made_folder(path: str | os.PathLike[str]) -> Path:
+    """Create a folder with its parents if it is missing, and return its path."""
+    folder = expanded(path)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise _cannot(f"create the folder {shorten(str(folder), 80)}", error) from error
+    return folder
 
 
 def _check_folder(path: Path) -> None:

@@ -645,8 +645,6 @@ class Table(Displayed, Viewed, ForEngines):
         from odps_nb.access.writing.folder_files import FolderFiles
         from odps_nb.access.writing.resumable import write_files_resumable
 
-        if not os.fspath(folder):
-            raise ArgumentError("folder is empty", hint="pass '.' for the current folder")
         files = FolderFiles(
             folder=expanded(folder),
             patterns=(pattern,) if isinstance(pattern, str) else tuple(pattern),

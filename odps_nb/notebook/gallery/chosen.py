@@ -17,9 +17,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
+from odps_nb.access.saving import made_folder
 from odps_nb.client.calls.cancel import CancelToken
-from odps_nb.errors import ArgumentError, ConfigError, visible
-from odps_nb.explained import expanded
+from odps_nb.errors import ArgumentError, visible
 from odps_nb.formats.kind import Format
 from odps_nb.formats.registry import kinds
 from odps_nb.notebook.live.heads import side_by_side
@@ -128,15 +128,7 @@ class Chosen:
         progress: Progress = None,
     ) -> list[Path]:
         """Save blobs to a folder, creating it if needed; return the file paths."""
-        target = expanded(folder)
-        try:
-            target.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise ConfigError(
-                f"cannot create the folder {target}: {error.strerror}",
-                option="folder",
-                hint="choose another folder",
-            ) from error
+        target = made_folder(folder)
 
         def own_name(place: int, head: BlobHead) -> str | None:
             token.check()

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from IPython.core.error import UsageError
 
+from odps_nb.access.saving import made_folder
 from odps_nb.convert.fitting.conversions import DecimalConversion, TextConversion, TimeConversion
-from odps_nb.explained import expanded
 from odps_nb.notebook.display import output
 from odps_nb.notebook.display.listing import Listing
 from odps_nb.notebook.magics import listing, reading, spark_sql
@@ -156,6 +156,7 @@ def blobs(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
     from odps_nb.notebook.gallery.view import Gallery
 
     table = context.connection.table(args.table)
+    folder = "" if args.save is None else made_folder(args.save)
     column = table.blobs(
         args.column,
         limit=args.limit,
@@ -165,8 +166,6 @@ def blobs(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
         progress=context.listener(quiet=args.quiet),
     )
     if args.save is not None:
-        folder = expanded(args.save)
-        folder.mkdir(parents=True, exist_ok=True)
         paths = column.save(folder, progress=context.listener(quiet=args.quiet))
         return Listing(headers=("file",), rows=tuple((str(path),) for path in paths))
     shown = {
@@ -276,7 +275,7 @@ def write(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
 def _source(context: Context, name: str) -> tuple[Path | None, Any]:
     """Return the folder that a path or a variable names, or else the variable's value."""
     value = context.variables.get(name, name)
-    if isinstance(value, (str, Path)) and _is_folder(value):
+    if isinstance(value, (str, Path)) and value != "" and _is_folder(value):
         return Path(value).expanduser(), None
     root = _ROOT.match(name)
     if root and root[0] != name and root[0] in context.variables:

@@ -136,6 +136,8 @@ def test_wrong_arguments_are_refused_even_for_an_empty_column(odps, tmp_path, gi
             call(compression="gzip")
     with pytest.raises(ConfigError, match="folder"):
         column.save(tmp_path / "missing" / "folder")
+    with pytest.raises(ArgumentError, match="the path is empty"):
+        column.save("")
     with pytest.raises(ArgumentError, match="limit"):
         odps.blobs(some, limit=-1)
 

@@ -189,7 +189,7 @@ def test_links_pipes_and_missing_files_are_reported_before_anything_is_written(
         odps.table(name).write_files(folder)
     with pytest.raises(ConfigError, match="not a folder"):
         odps.table(name).write_files(folder / "b.txt")
-    with pytest.raises(ArgumentError, match="folder is empty"):
+    with pytest.raises(ArgumentError, match="the path is empty"):
         odps.table(name).write_files("")
     with pytest.raises(ArgumentError, match=r"matches \*\.mp3"):
         odps.table(name).write_files(folder, pattern="*.mp3")

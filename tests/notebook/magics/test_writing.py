@@ -14,7 +14,13 @@ from IPython.display import display
 from IPython.utils.capture import capture_output
 
 import odps_nb
-from odps_nb.errors import ArgumentError, ConversionError, NotFoundError, OdpsNbError
+from odps_nb.errors import (
+    ArgumentError,
+    ConfigError,
+    ConversionError,
+    NotFoundError,
+    OdpsNbError,
+)
 from tests.support.shell import run, usage_error
 
 pytestmark = pytest.mark.every_service(in_turn=True)
@@ -81,7 +87,7 @@ def test_options_convert_values(ip, odps, new_name, option, value, written):
 
 
 @pytest.mark.storage_api("blobs")
-def test_a_folder_is_written_as_files(ip, new_name, tmp_path):
+def test_a_folder_is_written_as_files(ip, odps, new_name, tmp_path):
     folder, name = tmp_path / "my files", new_name("magic_files")
     folder.mkdir()
     for file in ("a.txt", "b.csv"):
@@ -95,6 +101,11 @@ def test_a_folder_is_written_as_files(ip, new_name, tmp_path):
     assert usage_error(ip, f"%odps write ./foldr {name}") == "there is no folder './foldr'"
     assert "-p KEY=VALUE" in usage_error(ip, f"%odps write folder {name} --partitioned-by a")
     assert "--index cannot be used here" in usage_error(ip, f"%odps write folder {name} --index")
+    assert usage_error(ip, f'%odps write "" {name}') == "there is no folder ''"
+    ip.user_ns["folder"] = ""  # not the current folder
+    with pytest.raises(ConversionError):
+        run(ip, f"%odps write folder {name} --overwrite")
+    assert len(odps.table(name).read().to_arrow()) == 1
 
 
 # -- blobs ------------------------------------------------------------------------------------
@@ -112,6 +123,9 @@ def test_blobs_are_shown_as_grid_or_list_and_saved(ip, tmp_path, monkeypatch):
     )
     assert len(listing) == 3
     assert not Path("~").exists()
+    (tmp_path / "file").touch()
+    with pytest.raises(ConfigError, match="cannot create the folder"):
+        run(ip, f"%odps blobs media -q -n 1 --save {tmp_path / 'file'}")
     with pytest.raises(NotFoundError, match="contnt") as caught:
         run(ip, "%odps blobs media -c contnt")
     assert "did you mean 'content'?" in caught.value.hint
