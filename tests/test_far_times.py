@@ -10,7 +10,9 @@ import pytest
 
 from odps_nb import Connection
 from odps_nb.errors import ArgumentError, ConversionError, InvalidRequestError, OdpsNbWarning
+from odps_nb.notebook.explore.exports import write_file
 from odps_nb.schema import PrimitiveType, TypeCode
+from tests.support.service.connecting import connected
 
 FAR = [
     dt.datetime(1, 1, 1),
@@ -168,3 +170,29 @@ def test_sql_reads_and_writes_far_times(odps, new_name):
         got = table.read(where="id = 9").to_arrow()
     assert got["t"].to_pylist() == [FAR[2]]
     assert table.schema.find("t").type == PrimitiveType(TypeCode.TIMESTAMP)
+
+
+@pytest.mark.storage_api("far times")
+def test_local_times_after_the_year_9999_are_shown_exported_and_drawn(service, odps, new_name):
+    """UTC times of the last day of 9999, often used for "never", are in 10000 in Shanghai."""
+    name, kind = new_name("sentinel"), pa.timestamp("ms", "UTC")
+    never = pa.array([dt.datetime(9999, 12, 31, 23, tzinfo=dt.UTC)] * 2, kind)
+    lists = pa.ListArray.from_arrays([0, 1, 2], never)
+    columns = "id bigint, ends array<datetime>, never datetime"
+    odps.create_table(name, columns).write(
+        pa.table({"id": [1, 2], "ends": lists, "never": pa.array([0, never[0].value], kind)})
+    )
+    with connected(service, timezone="Asia/Shanghai") as shanghai:
+        rows = shanghai.table(name).read()
+        with pytest.raises(ConversionError, match="local time outside the years 1 to 9999"):
+            rows.to_pandas()
+        view = rows.explore().view
+        assert "10000-01-01 07:00" in view.cell(0, 1)[0]
+        for kind in ("csv", "xlsx", "parquet"):
+            assert write_file(view.selected(), kind, bytearray().extend).rows == 2
+        assert len(rows.chart("never", step="year").to_pandas()) == 2
+        points = rows.chart("never", "id", kind="scatter")
+        assert points.to_pandas()["never"].astype("int64").tolist() == [0, never[0].value * 1000]
+        assert points._repr_html_()
+        with pytest.raises(ArgumentError, match="local times after the year 9999"):
+            rows.chart("id", color="never")

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from odps_nb.convert.arrow_types import is_list
+from odps_nb.errors import ConversionError
 
 
 def python_values(array: pa.Array) -> list[Any]:
@@ -19,7 +20,14 @@ def python_values(array: pa.Array) -> list[Any]:
     An ARRAY becomes a list, and a STRUCT becomes a dict. A MAP becomes a dict, or a list of pairs
     if a key is repeated.
     """
-    values, change = list(array.to_pylist()), _with_dicts(array.type)
+    try:
+        values, change = list(array.to_pylist()), _with_dicts(array.type)
+    except OverflowError:
+        raise ConversionError(
+            "a time in an ARRAY, MAP or STRUCT is a local time outside the years 1 to 9999, which "
+            "Python cannot hold",
+            hint="pass dtype_backend='pyarrow', call to_arrow(), or connect with timezone='UTC'",
+        ) from None
     return values if change is None else _each(change, values)
 
 

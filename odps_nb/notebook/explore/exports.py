@@ -6,7 +6,7 @@ import io
 import re
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +22,7 @@ from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.calls.progress import Progress
 from odps_nb.errors import ArgumentError
 from odps_nb.notebook.explore.choosing.choice import Choice
-from odps_nb.notebook.explore.values.cells import nested_text
+from odps_nb.notebook.explore.values.cells import nested_text, nested_values
 from odps_nb.notebook.explore.workbook import MAX_ROWS, WorkbookWriter
 from odps_nb.notebook.progress.operations import loaded_magics
 from odps_nb.schema import Column
@@ -309,16 +309,17 @@ def _plain_array(array: pa.Array, column: Column, kind: FileKind) -> pa.Array:
     if pt.is_dictionary(found):
         return _plain_array(array.dictionary_decode(), column, kind)
     if pt.is_nested(found):
-        return _texts(array, lambda value: nested_text(value, column, as_text=bytes.hex))
+        values = nested_values(array)
+        return _texts(values, lambda value: nested_text(value, column, as_text=bytes.hex))
     if pt.is_binary(found) or pt.is_large_binary(found):
-        return _texts(array, bytes.hex)
+        return _texts(array.to_pylist(), bytes.hex)
     if pt.is_interval(found) or pt.is_duration(found):
-        return _texts(array, str)
+        return _texts(array.to_pylist(), str)
     if kind == "csv" and pt.is_decimal(found) and found.scale > _PLAIN_SCALE:
-        return _texts(array, "{:f}".format)
+        return _texts(array.to_pylist(), "{:f}".format)
     return array
 
 
-def _texts(array: pa.Array, text: Callable[[Any], str]) -> pa.Array:
-    texts = [None if value is None else text(value) for value in array.to_pylist()]
+def _texts(values: Iterable[Any], text: Callable[[Any], str]) -> pa.Array:
+    texts = [None if value is None else text(value) for value in values]
     return pa.array(texts, pa.string())

@@ -42,7 +42,7 @@ from odps_nb.notebook.explore.pages import Cell, Mark, Page, RangePager, StreamP
 from odps_nb.notebook.explore.profiles.known import KnownProfiles
 from odps_nb.notebook.explore.profiles.profile import TableProfile
 from odps_nb.notebook.explore.profiles.sampling import bounded
-from odps_nb.notebook.explore.values.cells import cell_texts, nested_text
+from odps_nb.notebook.explore.values.cells import cell_texts, nested_text, nested_values
 from odps_nb.schema import Column, TypeCode
 
 if TYPE_CHECKING:
@@ -264,7 +264,7 @@ class RowView(ExportsRows):
         of = self.column_at(column)
         array = self._again(row, 1, cancel)[0].column(column)
         if pa.types.is_nested(array.type):
-            text = nested_text(array[0].as_py(), of, indent=2)
+            text = nested_text(next(nested_values(array)), of, indent=2)
         else:
             text = str(cell_texts(array, of, MAX_CELL + 1)[0])
         return text[:MAX_CELL], len(text) > MAX_CELL

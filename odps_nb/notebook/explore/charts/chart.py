@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,7 +21,7 @@ from odps_nb.explained import expanded, explained
 from odps_nb.html import MUTED, Html, bundle, data_url, element
 from odps_nb.notebook.explore.charts.choice import ChartChoice, choose
 from odps_nb.notebook.explore.charts.drawing import HEIGHT, WIDTH, group_name, svg, title
-from odps_nb.notebook.explore.charts.figures import ChartMark, FigureQuery, Figures
+from odps_nb.notebook.explore.charts.figures import FigureQuery, Figures
 from odps_nb.notebook.explore.charts.read_figures import ReadFigures, why_not_read
 from odps_nb.notebook.explore.exports import named, opened
 from odps_nb.notebook.explore.values.axis import number_text
@@ -148,14 +149,7 @@ class Chart(LiveView):
     def to_pandas(self) -> pd.DataFrame:
         """Return the displayed values, with one row per bar, point or box."""
         choice, figures = self._choice, self._figures
-        columns: dict[str, Any] = {
-            choice.x.name: [
-                self._x_of(mark)
-                if choice.kind == "scatter"
-                else group_name(mark.group, figures.groups)
-                for mark in figures.marks
-            ]
-        }
+        columns: dict[str, Any] = {choice.x.name: self._xs()}
         if choice.color is not None:
             columns[choice.color.name] = [
                 group_name(m.color, figures.colors) for m in figures.marks
@@ -168,12 +162,17 @@ class Chart(LiveView):
         frame: pd.DataFrame = pa.table(columns).to_pandas(date_as_object=False)
         return frame
 
-    def _x_of(self, point: ChartMark) -> Any:
-        scale = self._figures.scale
+    def _xs(self) -> list[Any]:
+        figures, scale = self._figures, self._figures.scale
+        if self._choice.kind != "scatter":
+            return [group_name(mark.group, figures.groups) for mark in figures.marks]
         if scale is None or not self._choice.is_time:
-            return point.at
-        moment = scale.at(point.at, 0.0)
-        return moment if scale.zone is None else moment.astimezone(scale.zone)
+            return [point.at for point in figures.marks]
+        moments = [scale.at(point.at, 0.0) for point in figures.marks]
+        if scale.zone is not None:
+            with suppress(OverflowError):  # local times after the year 9999 are shown in UTC
+                return [moment.astimezone(scale.zone) for moment in moments]
+        return moments
 
     def to_svg(self) -> str:
         """Return the picture as an SVG document without scripts or references."""

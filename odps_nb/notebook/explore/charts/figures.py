@@ -231,7 +231,13 @@ class FigureQuery:
         if not texts or is_line or _are_dates(values):
             values = values.take(pc.sort_indices(values))
         labels = tuple(str(text) or "(empty)" for text in cell_texts(values, column, _LABEL))
-        return values.to_pylist(), labels
+        try:
+            return values.to_pylist(), labels
+        except OverflowError:
+            raise ArgumentError(
+                f"{column.name!r} has local times after the year 9999, which cannot be groups",
+                hint="filter them with where=, or connect with timezone='UTC'",
+            ) from None
 
     def _index(self, column: Column, values: Sequence[Any]) -> str:
         """Return the SQL expression that maps values to their indexes, to `NULL` or to `OTHERS`."""
@@ -399,9 +405,12 @@ def _times(
 
 def _every_step(order: pa.Array, step: ChartStep) -> pa.Array | None:
     """Return all time steps from the first to the last group, or ``None`` if there are too many."""
-    known = order.to_pylist()
-    if len(known) < 2:
+    if len(order) < 2:
         return order
+    try:
+        known = order.to_pylist()
+    except OverflowError:  # local times after the year 9999
+        return None
     steps = []
     with suppress(OverflowError, ValueError):  # after the year 9999
         for n in range(min(MAX_GROUPS, MAX_SPARSE * len(known))):

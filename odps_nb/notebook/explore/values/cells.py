@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -116,7 +116,12 @@ def _cut(text: str | None, limit: int) -> str | None:
 
 
 def _nested(array: pa.Array, column: Column) -> list[str | None]:
-    texts: list[str | None] = []
+    values = nested_values(array)
+    return [None if value is None else nested_text(value, column) for value in values]
+
+
+def nested_values(array: pa.Array) -> Iterator[Any]:
+    """Yield nested values as Python objects; their times as text if Python cannot hold them."""
     for row, cell in enumerate(array):
         try:
             value = cell.as_py()
@@ -124,8 +129,7 @@ def _nested(array: pa.Array, column: Column) -> list[str | None]:
             kind = with_leaf_types(array.type, None, _text_of_time)
             one = array.take(pa.array([row]))
             value = with_leaves(one, kind, _with_offset)[0].as_py()
-        texts.append(None if value is None else nested_text(value, column))
-    return texts
+        yield value
 
 
 def _text_of_time(received: pa.DataType, _: object) -> pa.DataType:

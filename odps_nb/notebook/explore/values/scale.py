@@ -113,7 +113,10 @@ class Scale:
         """
         first, last = (self.at(place, 0.0) for place in (low, high))
         if self.zone is not None:
-            first, last = first.astimezone(self.zone), last.astimezone(self.zone)
+            try:
+                first, last = first.astimezone(self.zone), last.astimezone(self.zone)
+            except OverflowError:  # local times after the year 9999
+                return []
         begin, end = (12 * moment.year + moment.month - 1 for moment in (first, last))
         step = next(n for n in _MONTHS if (end - begin) // n < most)
         if end - begin < 2:
