@@ -182,6 +182,13 @@ def test_a_scatter_plot_of_large_numbers_is_drawn(odps):
     assert text.count("<circle") == 4
 
 
+@pytest.mark.parametrize("number", ["0", "3.4e38", "cast(null as double)"])
+def test_a_scatter_plot_of_one_position_is_drawn(odps, number):
+    result = odps.sql(f"select {number} n, 1 m union all select {number} n, 2 m")
+    text = result.chart("n", "m", kind="scatter").to_svg()
+    assert text.count("<circle") == (0 if "null" in number else 2)
+
+
 @pytest.mark.parametrize("column", ["at", "n"])
 def test_outlying_points_do_not_stretch_a_scatter_plot(odps, new_name, column):
     table = odps.create_table(new_name("far"), "at datetime, n bigint, m bigint")
@@ -214,3 +221,5 @@ def test_tick_labels_share_a_unit():
     assert tick_labels([0, 500_000, 1_000_000, 1_500_000]) == ["0", "500 k", "1,000 k", "1,500 k"]
     assert tick_labels([0, 1e6, 2e6]) == ["0", "1 M", "2 M"]
     assert tick_labels([0, 0.25, 0.5]) == ["0", "0.25", "0.50"]
+    assert (tick_labels([]), tick_labels([0.0])) == ([], ["0"])
+    assert tick_labels([3.4e38, 3.4e38]) == ["3.4e+38", "3.4e+38"]

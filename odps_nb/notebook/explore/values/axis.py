@@ -29,8 +29,9 @@ def tick_labels(values: Sequence[float]) -> list[str]:
     """Return short labels for ticks, such as ``2.5 M``, all in one unit."""
     size = max((abs(value) for value in values), default=0.0)
     scale, unit = next(((s, u) for s, u in _UNITS if size >= 2 * s), (1.0, ""))
-    step = abs(values[1] - values[0]) / scale if len(values) > 1 else 1.0
-    if step and (size >= 1e15 or size < 1e-4):
+    # neighbouring floats are at equal ticks
+    step = (abs(values[1] - values[0]) / scale if len(values) > 1 else 0.0) or 1.0
+    if size and (size >= 1e15 or size < 1e-4):
         digits = min(17, max(3, math.ceil(math.log10(size / scale / step)) + 1))
         return [f"{value:.{digits}g}" for value in values]
     digits = max(
