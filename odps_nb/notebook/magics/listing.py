@@ -43,12 +43,13 @@ def tables(context: Context, args: argparse.Namespace, cell: str | None) -> List
     """
     connection = context.connection
     names = [str(name) for name in connection.tables(args.pattern)]
-    is_whole = args.column or args.sort
+    is_whole = args.column is not None or args.sort
     known = dict(
         zip(names, each_table(connection, names if is_whole else names[:MAX_ROWS]), strict=False)
     )
-    nothing = f"no table name matches {args.pattern}" if args.pattern else "no tables yet"
-    if args.column:
+    is_any = args.pattern is None
+    nothing = "no tables yet" if is_any else f"no table name matches {args.pattern}"
+    if args.column is not None:
         nothing = f"no table has a column {args.column}"
         names = [name for name in names if _has_column(known[name], args.column)]
     if args.sort:

@@ -196,7 +196,8 @@ def sql(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
     %odps sql -o df select count(*) from orders
     """
     context.check_output(args.output)
-    if args.chart and args.output is None:
+    has_chart = args.chart is not None
+    if has_chart and args.output is None:
         names = ("type", "limit", "bg", *_dtypes(args))
         refuse(args, *names, why="--chart draws all rows; -o VAR also reads them")
     if not (text := (cell or "").strip()):
@@ -208,7 +209,7 @@ def sql(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
     result = context.connection.sql(query, wait=False, max_bytes=most, **_text(args))
     if not args.quiet:
         context.show_page(result.instance_id)
-    if args.chart:
+    if has_chart:
         drawn = _chart(result, args.chart)
         if args.output is None:
             return drawn
@@ -225,7 +226,7 @@ def sql(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
         return _explored(context, args, rows, total, title=title, done=done)
     value = _finish(context, args, title, rows, total, done=done)
     reads_later = args.bg or (args.type or context.options().result_type) in ("spark", "batches")
-    if args.output and not (args.quiet or args.chart or reads_later) and len(rows.schema):
+    if args.output and not (args.quiet or has_chart or reads_later) and len(rows.schema):
         rows.explore().show()
     return value
 

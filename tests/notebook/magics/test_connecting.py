@@ -309,6 +309,8 @@ def test_dtypes_of_pandas_are_refused_for_other_results(ip):
 
 def test_a_pattern_without_matches_is_reported(ip):
     assert run(ip, "%odps tables zzz*").text() == "no table name matches zzz*"
+    assert "no table name matches" in run(ip, '%odps tables ""').text()
+    assert "no table has a column" in run(ip, '%odps tables -c ""').text()
 
 
 def test_the_subcommand_schema_returns_the_table(ip):
