@@ -25,6 +25,7 @@ from odps_nb.formats.registry import kinds
 from odps_nb.notebook.live.heads import side_by_side
 from odps_nb.notebook.preview.peek import recognise_head
 from odps_nb.notebook.preview.tile import UNREAD, Tile, why_unread
+from odps_nb.terms import did_you_mean
 
 if TYPE_CHECKING:
     from odps_nb.access.blobs.column import BlobColumn
@@ -60,6 +61,15 @@ class GalleryChoice:
         if self.order not in ("row", "name", "size"):
             hint = "use 'row', 'name' or 'size'"
             raise ArgumentError(f"unknown order {self.order!r}", argument="order", hint=hint)
+        if self.kind not in (ALL, _UNREAD) and "/" not in self.kind:
+            names = sorted(kind.name for kind in kinds())
+            if self.kind not in names:
+                hint = f"{did_you_mean(self.kind, names)}pass a media type or one of: "
+                raise ArgumentError(
+                    f"there is no kind {self.kind!r}",
+                    argument="kind",
+                    hint=hint + ", ".join((ALL, _UNREAD, *names)),
+                )
         if len(self.search) > MAX_SEARCH:
             raise ArgumentError(f"the search text is longer than {MAX_SEARCH} characters")
 

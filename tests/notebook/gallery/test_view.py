@@ -212,6 +212,9 @@ def test_blobs_can_be_sorted_by_name_or_size_and_searched(hundred):
             wrong()
     with pytest.raises(ArgumentError, match="kind is of type NoneType"):
         gallery.show_only(None)
+    with pytest.raises(ArgumentError, match="there is no kind 'imgae'") as caught:
+        gallery.show_only("imgae")
+    assert caught.value.hint.startswith("did you mean 'image'? pass a media type or one of: all")
     with pytest.raises(ArgumentError) as caught:
         gallery.sort_by("colour")
     assert caught.value.argument == "order"
