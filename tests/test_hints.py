@@ -13,6 +13,7 @@ import pytest
 
 import odps_nb
 from odps_nb.client.auth.fields import FIELDS
+from odps_nb.notebook.explore.view import RowView
 
 ROOT = Path(odps_nb.__file__).parent
 PUBLIC = ("odps_nb", "odps_nb.spark", "odps_nb.torch", "odps_nb.stream_io")
@@ -46,8 +47,8 @@ def parameters_of(thing: object) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def reachable() -> set[str]:
-    """Every parameter of the public API, and every setting of a profile."""
-    found = {*FIELDS, "credentials"}
+    """Every parameter of the public API and of a view, and every setting of a profile."""
+    found = {*FIELDS, "credentials", *parameters_of(RowView)}  # the `view` of an explorer
     for module in map(importlib.import_module, PUBLIC):
         for name in module.__all__:
             found.update(parameters_of(getattr(module, name)))

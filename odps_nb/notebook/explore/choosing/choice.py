@@ -36,16 +36,11 @@ class Choice:
             raise ArgumentError(f"search is {shown(self.search)}; it must be a string")
         if any("\ud800" <= character <= "\udfff" for character in self.search):
             raise ArgumentError("the search text contains an unpaired surrogate, which is no text")
-        if not _are_conditions(given):
+        if not (_are_conditions(given) and _are_keys(self.order)):
             raise ArgumentError(
-                f"conditions is {shown(given)}; it must be a tuple of conditions",
-                hint="pass a tuple such as ('quantity > 9',)",
-            )
-        if not _are_keys(self.order):
-            raise ArgumentError(
-                f"order is {shown(self.order)}; it must be a tuple of names, each with True for "
-                "descending order",
-                hint="pass a tuple such as (('id', False),)",
+                "conditions and order must be tuples: of conditions, and of names, each with True "
+                "for descending order",
+                hint="pass tuples such as ('quantity > 9',) and (('id', False),)",
             )
         parsed = tuple(
             written(condition) if isinstance(condition, str) else condition for condition in given

@@ -238,7 +238,8 @@ def _check_numbers(column: Column, values: Sequence[Any]) -> None:
     for value in values:
         if isinstance(plain(value), (str, bytes, bool)):
             raise ArgumentError(
-                f"{shown(value)} is not a number, as the values of {column.name!r} are",
+                f"{shown(value)} does not fit into the {column.type.code.name} column "
+                f"{column.name!r}",
                 hint="pass a number such as 5 or 1.5",
             )
 
