@@ -207,6 +207,43 @@ def test_a_plain_table_refuses_changes_and_the_error_names_transactional_tables(
         peer.sql(text.format(name, name) + ";")
 
 
+@pytest.mark.parametrize("column", ["s.v", "st.v", "x.{0}.v"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "UPDATE {0} SET id = id, %s = 'x'",
+        "UPDATE {0} t SET %s = 'x'",
+        "MERGE INTO {0} t USING {0} s ON t.id = s.id WHEN MATCHED THEN UPDATE SET %s = 'x'",
+    ],
+)
+def test_a_member_or_a_column_of_another_table_is_not_set(
+    peer: Peer, new_table: NewTable, text: str, column: str
+) -> None:
+    name = new_table(
+        "(id bigint, v string, st struct<v:string>) tblproperties ('transactional'='true')"
+    )
+    peer.sql(f"insert into {name} values (1, 'a', named_struct('v', 'b'))")
+    with pytest.raises(ServiceError, match="SET changes columns of"):
+        peer.sql((text % column).format(name))
+    assert rows(peer, name) == {1: "a"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "UPDATE {0} SET {0}.v = 'x'",
+        "UPDATE {0} t SET T.v = 'x'",
+        "MERGE INTO {0} t USING {0} s ON t.id = s.id WHEN MATCHED THEN UPDATE SET t.v = 'x'",
+        "MERGE INTO {0} USING {0} s ON {0}.id = s.id WHEN MATCHED THEN UPDATE SET {0}.v = 'x'",
+    ],
+)
+def test_a_set_column_may_be_qualified(peer: Peer, new_table: NewTable, text: str) -> None:
+    name = new_table("(id bigint, v string) tblproperties ('transactional'='true')")
+    peer.sql(f"insert into {name} values (1, 'a')")
+    peer.sql(text.format(name))
+    assert rows(peer, name) == {1: "x"}
+
+
 # -- statements that the embedded service does not support --------------------------------------
 
 

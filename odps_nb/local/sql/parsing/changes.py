@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from odps_nb.local import errors
-from odps_nb.local.sql.parsing.statements import Branch, ChangeRows, Insert, Merge
+from odps_nb.local.sql.parsing.statements import Branch, ChangeRows, Insert, Merge, Name
 from odps_nb.local.sql.parsing.tokenizer import Cursor
 from odps_nb.local.sql.parsing.words import names, quoted
 from odps_nb.local.store.tables import StoredTable
@@ -24,9 +24,8 @@ def read_update(cursor: Cursor) -> ChangeRows:
     name = cursor.dotted()
     alias = _alias(cursor, "set")
     cursor.expect("set")
-    return ChangeRows(
-        name=name, alias=alias, values=_assignments(cursor), condition=_condition(cursor)
-    )
+    values = _assignments(cursor, (alias,) if alias else name)
+    return ChangeRows(name=name, alias=alias, values=values, condition=_condition(cursor))
 
 
 def read_delete(cursor: Cursor) -> ChangeRows:
@@ -41,7 +40,8 @@ def read_merge(cursor: Cursor) -> Merge:
     """Parse the text after MERGE: ``INTO t [AS a] USING s [AS b] ON … WHEN …``."""
     cursor.expect("into")
     name = cursor.dotted()
-    alias = _alias(cursor, "using") or name[-1]
+    alias = _alias(cursor, "using")
+    target = (alias,) if alias else name
     cursor.expect("using")
     if cursor.peek("("):
         source = f"({cursor.parenthesised()})"
@@ -56,12 +56,12 @@ def read_merge(cursor: Cursor) -> Merge:
     condition = cursor.until("when")
     branches = []
     while not cursor.at_end:
-        branches.append(_branch(cursor))
+        branches.append(_branch(cursor, target))
     if not branches:
         raise cursor.error("expected WHEN MATCHED or WHEN NOT MATCHED")
     return Merge(
         name=name,
-        alias=alias,
+        alias=target[-1],
         source=source,
         source_alias=source_alias,
         condition=condition,
@@ -69,7 +69,7 @@ def read_merge(cursor: Cursor) -> Merge:
     )
 
 
-def _branch(cursor: Cursor) -> Branch:
+def _branch(cursor: Cursor, target: Name) -> Branch:
     cursor.expect("when")
     matched = not cursor.accept("not")
     cursor.expect("matched")
@@ -81,7 +81,7 @@ def _branch(cursor: Cursor) -> Branch:
     if cursor.accept("delete"):
         return Branch(matched=True, condition=condition)
     cursor.expect("update", "set")
-    return Branch(matched=True, condition=condition, values=_assignments(cursor))
+    return Branch(matched=True, condition=condition, values=_assignments(cursor, target))
 
 
 def _inserted(cursor: Cursor) -> tuple[tuple[str, str], ...]:
@@ -95,9 +95,18 @@ def _inserted(cursor: Cursor) -> tuple[tuple[str, str], ...]:
     return tuple(zip(columns or [""] * len(values), values, strict=True))
 
 
-def _assignments(cursor: Cursor) -> tuple[tuple[str, str], ...]:
+def _assignments(cursor: Cursor, target: Name) -> tuple[tuple[str, str], ...]:
+    """Parse ``a = 1, t.b = 2``. ``target``: the alias or name of the table to change."""
+
     def assignment() -> tuple[str, str]:
-        column = cursor.dotted()[-1]
+        *qualifier, column = cursor.dotted()
+        ending = target[-len(qualifier) :] if qualifier else ()
+        if [*map(str.casefold, qualifier)] != [*map(str.casefold, ending)]:
+            raise cursor.error(
+                f"SET changes columns of {target[-1]}, not {'.'.join([*qualifier, column])}",
+                back=1,
+                advice="write the name of a column, and assign a STRUCT as a whole",
+            )
         cursor.expect("=")
         return column, cursor.until(*_ENDS)
 
