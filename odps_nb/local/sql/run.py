@@ -185,7 +185,8 @@ class SqlRunner:
             case CloneTable():
                 self._clone(statement, job.place)
             case _:
-                self._definitions.change(statement, job.place)
+                with self._publisher.together():
+                    self._definitions.change(statement, job.place)
 
     def cost(self, statements: Sequence[Statement], place: Place) -> SqlCost:
         """Return the cost of a job without running it."""
@@ -357,17 +358,18 @@ class SqlRunner:
                 additions = ingest.finish()
                 fill = partial(self._publisher.publish, additions=additions, one_unit=True)
                 job.changed(name, sum(addition.file.rows for addition in additions), additions)
-        if statement.or_replace and self._catalog.find_table(name) is not None:
-            self._snapshots.drop_table(changed_table(self._catalog, place, statement.name))
-        self._catalog.create_table(
-            name,
-            schema,
-            owner=place.owner,
-            comment=statement.comment,
-            lifecycle=statement.lifecycle,
-            properties=properties,
-            fill=fill,
-        )
+        with self._publisher.together():
+            if statement.or_replace and self._catalog.find_table(name) is not None:
+                self._snapshots.drop_table(changed_table(self._catalog, place, statement.name))
+            self._catalog.create_table(
+                name,
+                schema,
+                owner=place.owner,
+                comment=statement.comment,
+                lifecycle=statement.lifecycle,
+                properties=properties,
+                fill=fill,
+            )
 
     def _create_view(self, statement: CreateView, job: Job) -> None:
         place = job.place

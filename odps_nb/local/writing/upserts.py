@@ -77,7 +77,7 @@ class Publisher:
             return version
 
     def together(self) -> AbstractContextManager[object]:
-        """Open a transaction, in which several calls of `publish` become one commit."""
+        """Open a transaction, in which several changes become one commit."""
         return self._db.transaction()
 
     def copy(self, source: StoredTable, table: StoredTable, specs: Sequence[PartitionSpec]) -> None:

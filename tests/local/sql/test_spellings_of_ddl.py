@@ -153,6 +153,21 @@ def test_an_incomplete_statement_is_refused(
 
 
 @pytest.mark.parametrize(
+    "text",
+    [
+        "alter table {0} add partition (ds='2', hh=2) partition (ds='1', hh=1)",
+        "alter table {0} add partition (ds='2', hh=2) partition (ds='3', hh='x')",
+        "alter table {0} drop partition (ds='1', hh=1) partition (ds='2', hh=2)",
+        f"create or replace table {{0}} (id bigint) comment '{'x' * 1025}'",
+    ],
+)
+def test_a_refused_statement_changes_nothing(odps: Connection, name: str, text: str) -> None:
+    with pytest.raises(OdpsNbError):
+        odps.sql(text.format(name))
+    assert [str(one) for one in odps.table(name).partitions()] == ["ds=1,hh=1"]
+
+
+@pytest.mark.parametrize(
     ("condition", "left"),
     [
         ("partition (ds > '1')", ["1"]),
