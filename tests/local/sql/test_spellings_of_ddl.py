@@ -167,6 +167,20 @@ def test_a_refused_statement_changes_nothing(odps: Connection, name: str, text: 
     assert [str(one) for one in odps.table(name).partitions()] == ["ds=1,hh=1"]
 
 
+@pytest.mark.parametrize("kind", ["table", "view"])
+def test_a_rename_keeps_the_project_and_the_schema(
+    odps: Connection, name: str, new_name: NewName, kind: str
+) -> None:
+    new = new_name("new")
+    if kind == "view":
+        odps.sql(f"create view {(name := new_name('old'))} as select 1 as a")
+    full = f"{odps.table(name)}"
+    with pytest.raises(OdpsNbError, match="RENAME TO cannot move a table"):
+        odps.sql(f"alter {kind} {name} rename to other.{new}")
+    odps.sql(f"alter {kind} {full} rename to {full.replace(name, new)}")
+    assert odps.table(new).schema.names
+
+
 @pytest.mark.parametrize(
     ("condition", "left"),
     [

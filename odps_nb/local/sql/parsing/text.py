@@ -198,7 +198,7 @@ def _alter_view(cursor: Cursor) -> Statement:
         return ChangeColumn(name=name, column=column, comment=cursor.text(), view=True)
     cursor.one_of("rename")
     cursor.expect("to")
-    return AlterTable(name=name, new_name=cursor.dotted()[-1], view=True)
+    return AlterTable(name=name, new_name=_new_name(name, cursor), view=True)
 
 
 def _alter_materialized(cursor: Cursor) -> Statement:
@@ -246,7 +246,7 @@ def _alter_settings(name: Name, cursor: Cursor) -> Statement:
             raise cursor.lacks(cursor.words or ("PARTITION",), known=("rename",))
         return ChangePartitions(action="rename", name=name, specs=(old, _one_spec(cursor)))
     if cursor.accept("rename", "to"):
-        return AlterTable(name=name, new_name=cursor.dotted()[-1])
+        return AlterTable(name=name, new_name=_new_name(name, cursor))
     if cursor.accept("touch"):
         return ChangePartitions(action="touch", name=name, specs=specs(cursor))
     if cursor.accept("set", "comment"):
@@ -256,6 +256,14 @@ def _alter_settings(name: Name, cursor: Cursor) -> Statement:
     if cursor.accept("set", "tblproperties"):
         return AlterTable(name=name, properties=tuple(read_properties(cursor)))
     raise cursor.unexpected("an action such as ADD", ("add", "drop", "rename", "touch", "set"))
+
+
+def _new_name(name: Name, cursor: Cursor) -> str:
+    *place, new = cursor.dotted()
+    if place and (*place, name[-1]) != name:
+        advice = "write only the new name; the project and the schema remain"
+        raise cursor.error("RENAME TO cannot move a table", back=1, advice=advice)
+    return new
 
 
 def _add_columns(name: Name, cursor: Cursor) -> Statement:
