@@ -197,7 +197,31 @@ def check_functions(query: Any) -> None:
         raise errors.lacks_function("unnest", is_sure=False, at=place_of(unnest))
 
 
+def _is_written(array: Any) -> bool:
+    """Whether an ARRAY is neither a call nor a part of the call of MAP."""
+    return CALLED not in array.meta and not isinstance(array.parent, exp.VarMap)
+
+
+_FOREIGN: tuple[tuple[Any, Callable[[Any], Any], str], ...] = (
+    (exp.Array, _is_written, "an ARRAY in brackets"),
+    (exp.Fetch, bool, "FETCH"),
+    (exp.Group, lambda node: node.args.get("all"), "GROUP BY ALL"),
+    (exp.Join, lambda node: node.method == "ASOF", "ASOF JOIN"),
+    (exp.Limit, lambda node: node.expressions or node.args.get("limit_options"), "this LIMIT"),
+    (exp.Query, lambda node: node.args.get("sample"), "USING SAMPLE"),
+    (exp.SetOperation, lambda node: node.args.get("by_name"), "BY NAME"),
+    (exp.Slice, bool, "a range in brackets"),
+    (exp.Table, lambda node: node.args.get("when"), "AT"),
+    (exp.Tuple, lambda node: not node.expressions, "an empty row"),
+)
+"""Syntax of other databases that sqlglot reads: node type, test, and the name for the error."""
+
+
 def _check_syntax(query: Any) -> None:
+    for node in query.walk():
+        for kind, is_foreign, what in _FOREIGN:
+            if isinstance(node, kind) and is_foreign(node):
+                raise errors.lacks(what, is_sure=False, at=place_of(node))
     for node in query.find_all(exp.RegexpLike):
         if node.expression.is_string and not node.expression.name:
             raise errors.semantic("RLIKE requires a pattern", at=place_of(node.expression))

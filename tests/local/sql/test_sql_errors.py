@@ -176,6 +176,34 @@ def test_operators_that_maxcompute_lacks_raise_a_syntax_error(
     assert place in refused(odps, text).message
 
 
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ("select id, count(*) from orders group by all", "GROUP BY ALL"),
+        ("select id from orders limit 50%", "this LIMIT"),
+        ("select id from orders limit 1 by id", "this LIMIT"),
+        ("select id from orders fetch first 1 rows only", "FETCH"),
+        ("select id from orders using sample 1", "USING SAMPLE"),
+        ("select [1, 2]", "an ARRAY in brackets"),
+        ("select map('a', [1])", "an ARRAY in brackets"),
+        ("select array(1, 2, 3)[1:2]", "a range in brackets"),
+        ("select id from orders union all by name select 1 as id", "BY NAME"),
+        ("select a.id from orders a asof join orders b on a.id >= b.id", "ASOF JOIN"),
+        ("select id from orders at (version => 1)", "AT"),
+        ("insert into orders partition (ds='x') values ()", "an empty row"),
+        ("create view never as select id from orders group by all", "GROUP BY ALL"),
+    ],
+)
+def test_syntax_of_other_databases_is_refused(odps: Connection, text: str, what: str) -> None:
+    message = refused(odps, text).message
+    assert f"the embedded service does not support {what}; MaxCompute may" in message
+
+
+def test_a_query_that_begins_with_from_needs_a_select(odps: Connection) -> None:
+    assert "expected SELECT" in refused(odps, "from orders").message
+    assert odps.sql("from (select 1 as b) t select b").to_pandas()["b"].tolist() == [1]
+
+
 LACKING = (
     *("json_tuple(s, 'a')", "from_utc_timestamp(s, 'UTC')", "to_utc_timestamp(s, 'UTC')"),
     *("inline(array(struct(1, 2)))", "conv('10', 10, 2)", "hash(s)", "from_json(s, 'array<int>')"),

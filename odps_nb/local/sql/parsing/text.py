@@ -121,6 +121,8 @@ def _query(cursor: Cursor) -> Statement:
         cursor.until("select", "insert")
         if cursor.peek("insert"):
             return _inserts(cursor, text[: len(text) - len(cursor.rest)])
+        if cursor.at_end:
+            raise cursor.error("expected SELECT or INSERT")
     if cursor.accept("with"):
         cursor.until("select", "insert", "from", "values", "merge")
         before = text[: len(text) - len(cursor.rest)]
