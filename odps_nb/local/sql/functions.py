@@ -47,7 +47,21 @@ def maxcompute_dialect() -> Any:
         **{key: _only(getattr(hive, key), by_parser) for key in _SYNTAX},
     }
     parser = type("Parser", (hive,), attributes)
-    return type("MaxCompute", (sql_parser.hive(),), {"Parser": parser})
+    tokenizer = sql_parser.hive().Tokenizer
+    words = {w: kind for w, kind in tokenizer.KEYWORDS.items() if w not in _OTHER_TYPES}
+    parts = {"Parser": parser, "Tokenizer": type("Tokenizer", (tokenizer,), {"KEYWORDS": words})}
+    return type("MaxCompute", (sql_parser.hive(),), parts)
+
+
+_OF_OTHERS = """
+BOOL BPCHAR BYTE BYTEA CHARACTER CLOB DEC FIXED FLOAT4 FLOAT8 INT1 INT16 INT2 INT32 INT4 INT64 INT8
+INTEGER LONG LONGVARCHAR NUMBER NUMERIC REAL SHORT STR TEXT TIMESTAMPNTZ VARBINARY VARCHAR2
+"""
+_OTHER_TYPES = {
+    *_OF_OTHERS.split(),
+    *("CHAR VARYING", "CHARACTER VARYING", "DOUBLE PRECISION"),
+}
+"""Type names that sqlglot reads and that columns of MaxCompute cannot have. INT8 is ambiguous."""
 
 
 _SYNTAX = (

@@ -204,6 +204,16 @@ def test_a_query_that_begins_with_from_needs_a_select(odps: Connection) -> None:
     assert odps.sql("from (select 1 as b) t select b").to_pandas()["b"].tolist() == [1]
 
 
+@pytest.mark.parametrize(
+    "kind", ["int8", "text", "integer", "number", "array<int4>", "map<string, real>"]
+)
+def test_a_cast_accepts_only_the_types_of_columns(odps: Connection, kind: str) -> None:
+    assert "Parse exception" in refused(odps, f"select cast(null as {kind})").message
+    with pytest.raises(ServiceError):
+        odps.sql(f"create table never (a {kind})")
+    assert odps.sql("select 1 as text, 2 as int8").to_pandas().columns.tolist() == ["text", "int8"]
+
+
 LACKING = (
     *("json_tuple(s, 'a')", "from_utc_timestamp(s, 'UTC')", "to_utc_timestamp(s, 'UTC')"),
     *("inline(array(struct(1, 2)))", "conv('10', 10, 2)", "hash(s)", "from_json(s, 'array<int>')"),
