@@ -90,6 +90,12 @@ def check_conditions(query: Any, types: Types) -> None:
                 )
         if isinstance(node, exp.In) and not _has_items(node):
             raise errors.parse_failed("IN requires at least one value", at=place_of(node.this))
+        if isinstance(node, exp.Bracket) and _family(node.this, types) == "text":
+            raise errors.semantic(
+                f"{_spelled(node.this, types)} has no elements",
+                at=place_of(node.this),
+                advice="write substr(text, position, 1)",
+            )
         for values in (*operands(node), *looked_up(node), choices(node)):
             _check_mixed(values, types)
     for _, columns in united(query):

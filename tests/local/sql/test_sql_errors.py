@@ -214,6 +214,12 @@ def test_a_cast_accepts_only_the_types_of_columns(odps: Connection, kind: str) -
     assert odps.sql("select 1 as text, 2 as int8").to_pandas().columns.tolist() == ["text", "int8"]
 
 
+def test_text_has_no_elements(odps: Connection) -> None:
+    assert "STRING has no elements" in refused(odps, "select 'abc'[1]").message
+    found = odps.sql("select split('a,b', ',')[1] as a, map('k', 'v')['k'] as b").to_pandas()
+    assert found.values.tolist() == [["b", "v"]]
+
+
 LACKING = (
     *("json_tuple(s, 'a')", "from_utc_timestamp(s, 'UTC')", "to_utc_timestamp(s, 'UTC')"),
     *("inline(array(struct(1, 2)))", "conv('10', 10, 2)", "hash(s)", "from_json(s, 'array<int>')"),
