@@ -139,6 +139,8 @@ def test_partitions_are_added_renamed_touched_and_dropped(odps: Connection, name
         ("partition (ds='1', hh=1) rename to t", "expected one PARTITION"),
         ("partition (ds='1', hh=1) partition (ds='2', hh=2) rename to t", "expected one PARTITION"),
         ("partition (ds='1', hh=1) rename to partition (ds='2', hh='x')", "hh"),
+        ("drop partition (ds='1', hh>0)", "expected AND or OR"),
+        ("drop partition (ds='9'), partition (hh in (1, 2), ds='1')", "expected AND or OR"),
         ("change column", "expected a name"),
         ("change column note", "expected an expression"),
         ("change column note note", "expected a type"),

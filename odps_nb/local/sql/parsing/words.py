@@ -78,7 +78,10 @@ def specs_or_conditions(cursor: Cursor) -> tuple[tuple[PartitionSpec, ...], tupl
     while cursor.peek("partition"):
         if cursor.encloses(*_CONDITIONS, "and", "or", "not", "("):
             cursor.expect("partition")
-            conditions.append(cursor.parenthesised())
+            inner = cursor.inner()
+            conditions.append(inner.until(","))
+            if not inner.at_end:
+                raise inner.error("expected AND or OR between conditions")
             cursor.accept(",")
         else:
             partitions.append(_spec(cursor))
