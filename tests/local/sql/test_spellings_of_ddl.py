@@ -169,6 +169,20 @@ def test_a_refused_statement_changes_nothing(odps: Connection, name: str, text: 
     assert [str(one) for one in odps.table(name).partitions()] == ["ds=1,hh=1"]
 
 
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [
+        ("table x (a bigint) comment 'a' comment 'b'", "COMMENT"),
+        ("table x (a bigint) partitioned by (b string) partitioned by (c string)", "PARTITIONED"),
+        ("table x lifecycle 1 lifecycle 2 as select 1 as a", "LIFECYCLE"),
+        ("materialized view x comment 'a' lifecycle 1 comment 'b' as select 1 as a", "COMMENT"),
+    ],
+)
+def test_a_repeated_clause_is_refused(odps: Connection, text: str, word: str) -> None:
+    with pytest.raises(OdpsNbError, match=f"{word} occurs twice"):
+        odps.sql(f"create {text}")
+
+
 @pytest.mark.parametrize("kind", ["table", "view"])
 def test_a_rename_keeps_the_project_and_the_schema(
     odps: Connection, name: str, new_name: NewName, kind: str

@@ -89,7 +89,9 @@ def _create_materialized(cursor: Cursor) -> Statement:
     exists = cursor.accept("if", "not", "exists")
     view = CreateView(name=cursor.dotted(), query="", if_not_exists=exists)
     facts: dict[str, Any] = {}
+    known: set[str] = set()
     while not cursor.accept("as"):
+        _check_new(cursor, known)
         if cursor.peek("("):
             view = replace(view, columns=_commented(cursor))
         elif cursor.accept("comment"):
@@ -122,7 +124,9 @@ def _tail(
     partitions: tuple[Column, ...] = ()
     properties: list[tuple[str, str]] = []
     facts: dict[str, Any] = {}
+    known: set[str] = set()
     while not cursor.at_end and not cursor.peek("as"):
+        _check_new(cursor, known)
         if cursor.accept("comment"):
             facts["comment"] = cursor.text()
         elif cursor.accept("partitioned", "by"):
@@ -140,6 +144,14 @@ def _tail(
         else:
             raise cursor.unexpected("a clause of CREATE TABLE", _CLAUSES)
     return partitions, properties, facts
+
+
+def _check_new(cursor: Cursor, known: set[str]) -> None:
+    """Raise a parse error for a clause that occurs twice; add its first word to ``known``."""
+    for word in cursor.words[:1]:
+        if word in known:
+            raise cursor.error(f"{word} occurs twice")
+        known.add(word)
 
 
 def _stored_as(cursor: Cursor) -> None:
