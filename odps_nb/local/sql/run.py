@@ -268,6 +268,7 @@ class SqlRunner:
                 with ExitStack() as own:  # closes the query and its process
                     ready.append(self._inserted(statement, replace(job, stack=own), stack))
             job.stopper.check()
+            _check_apart([ingest for ingest, _ in ready])
             finished = [(publish, ingest.finish()) for ingest, publish in ready]
             with self._publisher.together():
                 for publish, additions in finished:
@@ -474,6 +475,18 @@ class SqlRunner:
             stored=source.stored,
             fill=fill,
         )
+
+
+def _check_apart(ingests: Sequence[Ingest]) -> None:
+    """Raise 400 if two INSERTs write to one partition (vendor's page *MULTI INSERT*)."""
+    known: set[tuple[int, PartitionSpec]] = set()
+    for ingest in ingests:
+        if known & ingest.destinations:
+            raise errors.semantic(
+                "two INSERTs of one statement write to the same table or partition",
+                advice="write one INSERT of a UNION ALL, or separate statements",
+            )
+        known |= ingest.destinations
 
 
 def _columns_of_view(statement: CreateView, columns: tuple[Column, ...]) -> tuple[Column, ...]:

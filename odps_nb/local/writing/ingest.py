@@ -113,6 +113,14 @@ class Ingest:
             target.blobs |= blob_ids
             target.writer.write(rows)
 
+    @property
+    def destinations(self) -> set[tuple[int, PartitionSpec]]:
+        """The table id and the partitions to write; if ``spec`` is complete, even without rows."""
+        specs = {spec for spec, _ in self._targets}
+        if not self._dynamic:
+            specs.add(self._whole({}))
+        return {(self._table.table_id, spec) for spec in specs}
+
     def finish(self) -> list[Addition]:
         """Close the files and return them for a commit."""
         done = []

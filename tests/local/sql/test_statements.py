@@ -448,6 +448,32 @@ def test_a_multi_insert_runs_completely_or_not_at_all(peer: Peer, new_table: New
     assert peer.read(name).num_rows == 0
 
 
+@pytest.mark.parametrize(
+    ("one", "two"),
+    [
+        ("INTO TABLE {0}", "INTO TABLE {0}"),
+        ("OVERWRITE TABLE {0}", "OVERWRITE TABLE {0}"),
+        ("OVERWRITE TABLE {1} PARTITION (p='x')", "INTO {1} PARTITION (p='x')"),
+        ("OVERWRITE TABLE {1} PARTITION (p='x')", "OVERWRITE TABLE {1} PARTITION (p)"),
+        ("INTO TABLE {1} PARTITION (p)", "INTO TABLE {1} PARTITION (p)"),
+    ],
+)
+def test_the_inserts_of_one_statement_write_to_different_partitions(
+    peer: Peer, new_table: NewTable, one: str, two: str
+) -> None:
+    names = new_table("(a bigint)"), new_table("(a bigint) PARTITIONED BY (p string)")
+    inserts = " ".join(
+        f"INSERT {into.format(*names)} SELECT a{', p' if '(p)' in into else ''}"
+        for into in (one, two)
+    )
+    with pytest.raises(ServiceError, match=r"two INSERTs .* the same table or partition"):
+        peer.sql(f"FROM VALUES (1, 'x') t(a, p) {inserts};")
+    assert [peer.query(f"SELECT a FROM {name};").num_rows for name in names] == [0, 0]
+    apart = " ".join(f"INSERT INTO {names[1]} PARTITION (p='{p}') SELECT a" for p in "xy")
+    peer.sql(f"FROM VALUES (1, 'x') t(a, p) {apart};")
+    assert peer.query(f"SELECT a FROM {names[1]};").num_rows == 2
+
+
 def test_a_materialized_view_keeps_its_rows_until_it_is_rebuilt(
     peer: Peer, new_table: NewTable
 ) -> None:
