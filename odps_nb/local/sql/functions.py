@@ -226,7 +226,11 @@ _FOREIGN: tuple[tuple[Any, Callable[[Any], Any], str], ...] = (
     (exp.SetOperation, lambda node: node.args.get("by_name"), "BY NAME"),
     (exp.Slice, bool, "a range in brackets"),
     (exp.Table, lambda node: node.args.get("when"), "AT"),
-    (exp.Tuple, lambda node: not node.expressions, "an empty row"),
+    (
+        exp.Values,
+        lambda node: not all(row.args.get("expressions", 1) for row in node.expressions),
+        "an empty row",
+    ),
 )
 """Syntax of other databases that sqlglot reads: node type, test, and the name for the error."""
 

@@ -199,6 +199,11 @@ def test_syntax_of_other_databases_is_refused(odps: Connection, text: str, what:
     assert f"the embedded service does not support {what}; MaxCompute may" in message
 
 
+def test_a_grouping_set_may_be_empty(odps: Connection) -> None:
+    query = "select a, count(*) as n from (select 1 as a) t group by a grouping sets ((a), ())"
+    assert sorted(odps.sql(query).to_pandas()["n"].tolist()) == [1, 1]
+
+
 def test_a_query_that_begins_with_from_needs_a_select(odps: Connection) -> None:
     assert "expected SELECT" in refused(odps, "from orders").message
     assert odps.sql("from (select 1 as b) t select b").to_pandas()["b"].tolist() == [1]
