@@ -84,6 +84,19 @@ def parse_choices(
     return choices
 
 
+def target_partition(partition: PartitionLike | None) -> PartitionSpec:
+    """Return the partition to write to, or an empty spec for ``None``; raise for an empty one."""
+    spec = PartitionSpec.of(partition)
+    if partition is not None and not spec.items:
+        raise ArgumentError(
+            "the partition is empty",
+            code=_INVALID,
+            argument="partition",
+            hint="name a partition, such as 'ds=2024-01-01', or omit partition=",
+        )
+    return spec
+
+
 def no_choice() -> ArgumentError:
     """Return the error for an empty list or spec, which would otherwise select all partitions."""
     return ArgumentError(

@@ -29,6 +29,7 @@ from odps_nb.access.partitions import (
     choose_partitions,
     fetch_details,
     no_choice,
+    target_partition,
 )
 from odps_nb.access.progress import listener_of
 from odps_nb.access.reading.first_rows import preview_rows
@@ -552,7 +553,7 @@ class Table(Displayed, Viewed, ForEngines):
         (None, None)
         """
         options = WriteOptions(
-            partition=PartitionSpec.of(partition),
+            partition=target_partition(partition),
             overwrite=overwrite,
             workers=workers,
             compression=Compression.of(compression),
@@ -653,7 +654,7 @@ class Table(Displayed, Viewed, ForEngines):
             follow_links=follow_links,
         )
         options = WriteOptions(
-            partition=PartitionSpec.of(partition),
+            partition=target_partition(partition),
             overwrite=overwrite,
             compression=Compression.of(compression),
             progress=progress,
@@ -711,7 +712,7 @@ class Table(Displayed, Viewed, ForEngines):
         7
         >>> odps.drop_table("doc_open_write")
         """
-        spec = check_partition(PartitionSpec.of(partition), self.schema, self._name)
+        spec = check_partition(target_partition(partition), self.schema, self._name)
         return open_write(
             self,
             spec,
@@ -776,7 +777,7 @@ class Table(Displayed, Viewed, ForEngines):
         >>> odps.drop_table("doc_upsert")
         """
         options = WriteOptions(
-            partition=PartitionSpec.of(partition),
+            partition=target_partition(partition),
             compression=Compression.of(compression),
             index=index,
             conversions=Conversions(decimals=decimals, text=text, times=times),
@@ -825,7 +826,7 @@ class Table(Displayed, Viewed, ForEngines):
         >>> odps.drop_table("doc_delete")
         """
         options = WriteOptions(
-            partition=PartitionSpec.of(partition),
+            partition=target_partition(partition),
             compression=Compression.of(compression),
             index=index,
             conversions=Conversions(decimals=decimals, text=text, times=times),

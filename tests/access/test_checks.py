@@ -8,6 +8,7 @@ from odps_nb.access.partitions import parse_choices
 from odps_nb.access.writing.columns import schema_of
 from odps_nb.errors import ArgumentError, ConversionError
 from odps_nb.schema import TableSchema
+from odps_nb.spark.source.options import WriteSettings
 from odps_nb.terms import PartitionSpec, TableName
 from odps_nb.wire.type_text import format_columns, parse_columns
 
@@ -39,6 +40,27 @@ def test_partitions_are_accepted_in_any_form():
         parse_choices([])
     spec = PartitionSpec.of("hour=3,DS=x")
     assert check_partition(spec, SCHEMA, NAME) == PartitionSpec((("ds", "x"), ("hour", "3")))
+
+
+@pytest.mark.parametrize("empty", ["", {}, PartitionSpec()])
+def test_an_empty_partition_is_not_written_to(odps, new_name, tmp_path, empty):
+    """It would mean the partitions of the rows, or with overwrite=True the whole table."""
+    name = new_name("parted")
+    table = odps.create_table(
+        name, "id bigint not null", partitioned_by="ds string", primary_key="id"
+    )
+    rows = {"id": [1], "ds": ["x"]}
+    for write in (
+        lambda: table.write(rows, partition=empty, overwrite=True),
+        lambda: table.upsert(rows, partition=empty),
+        lambda: table.delete(rows, partition=empty),
+        lambda: table.open_write(empty),
+        lambda: odps.table(new_name("files")).write_files(tmp_path, partition=empty),
+        lambda: WriteSettings.of({**odps.profile.as_options(), "table": name, "partition": ""}),
+    ):
+        with pytest.raises(ArgumentError, match="the partition is empty"):
+            write()
+    assert table.partitions() == []
 
 
 @pytest.mark.parametrize(

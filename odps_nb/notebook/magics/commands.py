@@ -242,6 +242,8 @@ def write(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
     modified and content; it is created if it does not exist. For a variable, pass ``--create``.
     """
     parse_partition(args.partition)
+    if args.overwrite_partitions:
+        reading.refuse(args, "overwrite", why="--overwrite-partitions replaces fewer rows")
     folder, value = _source(context, args.source)
     overwrite: Overwrite = "partitions" if args.overwrite_partitions else args.overwrite
     conversions = {name: getattr(args, name) for name in ("decimals", "times", "text")}

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from odps_nb.access.checks import Overwrite, check_columns
-from odps_nb.access.partitions import LATEST, parse_choices
+from odps_nb.access.partitions import LATEST, parse_choices, target_partition
 from odps_nb.access.reading.planning import ReadOptions
 from odps_nb.client.auth.fields import FIELDS
 from odps_nb.client.auth.profile import Profile
@@ -238,7 +238,7 @@ class WriteSettings:
             table=table,
             create=create,
             partitioned_by=given.get("partitioned_by"),
-            partition=PartitionSpec.of(given.get("partition")),
+            partition=target_partition(given.get("partition")),
             overwrite=_overwrite(given.get("overwrite")),
             max_partitions=_number(given, "max_partitions", at_least=1) or MAX_PARTITIONS,
             compression=Compression.of(given.get("compression")),

@@ -21,6 +21,7 @@ from odps_nb.access.checks import (
     check_overwrite,
     check_partition,
 )
+from odps_nb.access.partitions import target_partition
 from odps_nb.access.progress import listener_of
 from odps_nb.access.receipt import Receipt
 from odps_nb.access.writing.columns import ColumnsLike
@@ -58,7 +59,7 @@ from odps_nb.spark.writing.task import (
     partitions_of,
     write_partition,
 )
-from odps_nb.terms import Compression, PartitionSpec, TableName
+from odps_nb.terms import Compression, TableName
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -147,7 +148,7 @@ def write(
     check_count("max_partitions", max_partitions)
     require_create(create, partitioned_by=partitioned_by, types=types)
     made: NewTable | None = None
-    spec = PartitionSpec.of(partition)
+    spec = target_partition(partition)
     with contextlib.ExitStack() as stack:
         if create:
             storage = stack.enter_context(StorageClient(profile_of(odps)))
@@ -278,7 +279,7 @@ def write_target(
     except NotFoundError as error:
         name_the_way(error, way)
         raise
-    fixed = check_partition(PartitionSpec.of(partition), schema, table)
+    fixed = check_partition(target_partition(partition), schema, table)
     make = Target.of if change is None else change.target
     zoned = dataclasses.replace(conversions, timezone=storage.profile.timezone)
     target = make(schema, table, fixed, conversions=zoned)

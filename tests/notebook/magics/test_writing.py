@@ -60,6 +60,8 @@ def test_a_variable_creates_its_table(ip, new_name):
     ip.user_ns["rows"] = [{"id": 4, "ds": "b"}]
     run(ip, f"%odps write rows {name} -q")
     assert sorted(run(ip, f"%odps read {name} -p ds=b -q").id) == [2, 3, 4]
+    wrong = usage_error(ip, f"%odps write rows {name} --overwrite --overwrite-partitions")
+    assert wrong.startswith("--overwrite cannot be used here")
 
 
 @pytest.mark.parametrize(
