@@ -106,7 +106,7 @@ def _connection(given: Mapping[str, str]) -> tuple[Profile, TableName]:
     else:
         profile = profile_of(None)
     names = [given[key] for key in ("table", "path") if given.get(key)]
-    if len({profile.table(name) for name in names}) > 1:
+    if len({str(profile.table(name)).casefold() for name in names}) > 1:
         raise ConfigError(
             f"the option table is {names[0]!r}, but load(), save() or start() names {names[1]!r}",
             option="table",

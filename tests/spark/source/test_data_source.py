@@ -244,6 +244,7 @@ def test_option_names_are_accepted_in_any_letter_case(profile: Profile) -> None:
         {
             **{key.upper(): value for key, value in profile.as_options().items()},
             "TABLE": "orders",
+            "path": "ORDERS",  # of load(); the same table
             "Columns": "id, amount,",
             "partitions": "ds=2024-01-01,hour=1; ds>=2024-01-02; latest",
             "limit": "5",
