@@ -226,6 +226,7 @@ _FOREIGN: tuple[tuple[Any, Callable[[Any], Any], str], ...] = (
     (exp.SetOperation, lambda node: node.args.get("by_name"), "BY NAME"),
     (exp.Slice, bool, "a range in brackets"),
     (exp.Table, lambda node: node.args.get("when"), "AT"),
+    (exp.TableSample, lambda node: node.args.get("bucket_numerator"), "a sample of buckets"),
     (
         exp.Values,
         lambda node: not all(row.args.get("expressions", 1) for row in node.expressions),

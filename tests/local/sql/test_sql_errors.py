@@ -184,6 +184,7 @@ def test_operators_that_maxcompute_lacks_raise_a_syntax_error(
         ("select id from orders limit 1 by id", "this LIMIT"),
         ("select id from orders fetch first 1 rows only", "FETCH"),
         ("select id from orders using sample 1", "USING SAMPLE"),
+        ("select id from orders tablesample (bucket 1 out of 2 on id)", "a sample of buckets"),
         ("select [1, 2]", "an ARRAY in brackets"),
         ("select map('a', [1])", "an ARRAY in brackets"),
         ("select array(1, 2, 3)[1:2]", "a range in brackets"),
