@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection
 from functools import cache, partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from sqlglot import exp
 
@@ -49,7 +49,8 @@ def maxcompute_dialect() -> Any:
     parser = type("Parser", (hive,), attributes)
     tokenizer = sql_parser.hive().Tokenizer
     words = {w: kind for w, kind in tokenizer.KEYWORDS.items() if w not in _OTHER_TYPES}
-    parts = {"Parser": parser, "Tokenizer": type("Tokenizer", (tokenizer,), {"KEYWORDS": words})}
+    own = {"KEYWORDS": words, "HEX_STRINGS": [("x'", "'"), ("X'", "'")]}
+    parts = {"Parser": parser, "Tokenizer": type("Tokenizer", (tokenizer,), own)}
     return type("MaxCompute", (sql_parser.hive(),), parts)
 
 
@@ -216,6 +217,7 @@ def _is_written(array: Any) -> bool:
     return CALLED not in array.meta and not isinstance(array.parent, exp.VarMap)
 
 
+_PATTERN: Final = re.compile(r"[.)\]][*+?]")
 _FOREIGN: tuple[tuple[Any, Callable[[Any], Any], str], ...] = (
     (exp.Array, _is_written, "an ARRAY in brackets"),
     (exp.Fetch, bool, "FETCH"),
@@ -226,7 +228,6 @@ _FOREIGN: tuple[tuple[Any, Callable[[Any], Any], str], ...] = (
     (exp.SetOperation, lambda node: node.args.get("by_name"), "BY NAME"),
     (exp.Slice, bool, "a range in brackets"),
     (exp.Table, lambda node: node.args.get("when"), "AT"),
-    (exp.TableSample, lambda node: node.args.get("bucket_numerator"), "a sample of buckets"),
     (
         exp.Values,
         lambda node: not all(row.args.get("expressions", 1) for row in node.expressions),
@@ -234,13 +235,20 @@ _FOREIGN: tuple[tuple[Any, Callable[[Any], Any], str], ...] = (
     ),
 )
 """Syntax of other databases that sqlglot reads: node type, test, and the name for the error."""
+_ABSENT: tuple[tuple[Any, Callable[[Any], Any], str], ...] = (
+    (exp.Column, lambda node: _PATTERN.search(node.name), "columns by a regular expression"),
+    (exp.QueryTransform, bool, "SELECT TRANSFORM"),
+    (exp.TableSample, lambda node: node.args.get("bucket_numerator"), "a sample of buckets"),
+)
+"""Syntax of MaxCompute that the embedded service lacks (vendor's pages of SELECT)."""
 
 
 def _check_syntax(query: Any) -> None:
     for node in query.walk():
-        for kind, is_foreign, what in _FOREIGN:
-            if isinstance(node, kind) and is_foreign(node):
-                raise errors.lacks(what, is_sure=False, at=place_of(node))
+        for kind, is_met, what in (*_FOREIGN, *_ABSENT):
+            if isinstance(node, kind) and is_met(node):
+                is_sure = (kind, is_met, what) in _ABSENT
+                raise errors.lacks(what, is_sure=is_sure, at=place_of(node))
     for node in query.find_all(exp.RegexpLike):
         if node.expression.is_string and not node.expression.name:
             raise errors.semantic("RLIKE requires a pattern", at=place_of(node.expression))

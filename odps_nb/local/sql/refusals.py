@@ -41,6 +41,11 @@ def did_you_mean(name: str, known: Iterable[str], *, cutoff: float = 0.6) -> str
 
 def unreadable(error: Any) -> Exception:
     """Return the error for text that sqlglot cannot parse."""
+    if "Numeric string" in str(error.__cause__):
+        return errors.parse_failed(
+            "a constant X'…' has other characters than hexadecimal digits",
+            advice="write two digits for each byte, such as X'0AFF'",
+        )
     first = error.errors[0] if getattr(error, "errors", None) else {}
     message = str(first.get("description", error)).splitlines()[0]
     word = str(first.get("highlight") or "")

@@ -184,7 +184,6 @@ def test_operators_that_maxcompute_lacks_raise_a_syntax_error(
         ("select id from orders limit 1 by id", "this LIMIT"),
         ("select id from orders fetch first 1 rows only", "FETCH"),
         ("select id from orders using sample 1", "USING SAMPLE"),
-        ("select id from orders tablesample (bucket 1 out of 2 on id)", "a sample of buckets"),
         ("select [1, 2]", "an ARRAY in brackets"),
         ("select map('a', [1])", "an ARRAY in brackets"),
         ("select array(1, 2, 3)[1:2]", "a range in brackets"),
@@ -198,6 +197,28 @@ def test_operators_that_maxcompute_lacks_raise_a_syntax_error(
 def test_syntax_of_other_databases_is_refused(odps: Connection, text: str, what: str) -> None:
     message = refused(odps, text).message
     assert f"the embedded service does not support {what}; MaxCompute may" in message
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ("select id from orders tablesample (bucket 1 out of 2 on id)", "a sample of buckets"),
+        ("select `(id|ds)?+.+` from orders", "columns by a regular expression"),
+        ("select transform(id) using 'cat' as (x) from orders", "SELECT TRANSFORM"),
+        ("from orders where id > 0 select id", "WHERE, GROUP BY or HAVING before SELECT"),
+    ],
+)
+def test_documented_syntax_that_is_missing_is_named(odps: Connection, text: str, what: str) -> None:
+    message = refused(odps, text).message
+    assert f"the embedded service does not support {what}; MaxCompute does" in message
+
+
+def test_binary_constants_are_read(odps: Connection) -> None:
+    assert odps.sql("select X'616263', x'ff'").to_arrow().to_pydict() == {
+        "_c0": [b"abc"],
+        "_c1": [b"\xff"],
+    }
+    assert "than hexadecimal digits" in refused(odps, "select X'6g'").message
 
 
 def test_a_grouping_set_may_be_empty(odps: Connection) -> None:

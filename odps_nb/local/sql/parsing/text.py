@@ -114,15 +114,24 @@ def _statement(cursor: Cursor) -> Statement:
     return statement
 
 
+_BEFORE_SELECT = ("where", "group", "having")
+
+
 def _query(cursor: Cursor) -> Statement:
     """Return a query, or the INSERT that follows ``WITH … AS (…)``."""
     text, placed = cursor.rest, cursor.placed
     if cursor.accept("from"):
-        cursor.until("select", "insert")
+        cursor.until(*_BEFORE_SELECT, "select", "insert")
+        is_late = any(map(cursor.peek, _BEFORE_SELECT))
+        at = cursor.line_and_column
+        if is_late:
+            cursor.until("select", "insert")
         if cursor.peek("insert"):
             return _inserts(cursor, text[: len(text) - len(cursor.rest)])
         if cursor.at_end:
             raise cursor.error("expected SELECT or INSERT")
+        if is_late:  # vendor's page *SELECT statement order*
+            raise errors.lacks("WHERE, GROUP BY or HAVING before SELECT", is_sure=True, at=at)
     if cursor.accept("with"):
         cursor.until("select", "insert", "from", "values", "merge")
         before = text[: len(text) - len(cursor.rest)]
