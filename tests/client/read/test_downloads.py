@@ -40,7 +40,7 @@ def test_a_reopened_session_has_all_its_partitions(odps: Connection, table: Tabl
     opened = open_downloads(odps._storage, plan)
     assert reopen_downloads(odps._storage, plan, opened.session_id).row_count == 2
     fewer = ReadPlan(table=table.name, partitions=(PartitionSpec.of("p=a"),))
-    with pytest.raises(SessionExpiredError, match="selects 1 of the 2 partitions"):
+    with pytest.raises(SessionExpiredError, match="selects 1 of its 2 partitions"):
         reopen_downloads(odps._storage, fewer, opened.session_id)
 
 
@@ -53,10 +53,10 @@ def test_a_reopened_session_returns_each_row_in_its_own_partition(
     table.write(pa.table({"id": [3, 4], "p": ["0", "aa"]}))  # new partitions, also before others
     assert table.read(session_id=session).to_arrow().sort_by("id") == expected
     assert table.read(session_id=of_first).to_arrow().to_pylist() == [{"id": 1, "p": "a"}]
-    with pytest.raises(SessionExpiredError, match="selects 0 of the 1 partitions"):
+    with pytest.raises(SessionExpiredError, match="selects 0 of its 1 partitions"):
         table.read(session_id=of_first, partitions="p=b").to_arrow()
     table.drop_partition("p=b")
-    with pytest.raises(SessionExpiredError, match="selects 1 of the 2 partitions"):
+    with pytest.raises(SessionExpiredError, match="selects 1 of its 2 partitions"):
         table.read(session_id=session).to_arrow()
 
 

@@ -105,7 +105,7 @@ def _create_materialized(cursor: Cursor) -> Statement:
         elif cursor.accept("partitioned", "on") or cursor.accept("partitioned", "by"):
             facts["partitions"] = names(cursor)
         elif cursor.accept("tblproperties"):
-            facts["properties"] = tuple(read_properties(cursor))
+            facts["properties"] = (*facts.get("properties", ()), *read_properties(cursor))
         else:
             raise cursor.unexpected("a clause of CREATE MATERIALIZED VIEW", _CLAUSES)
     return CreateMaterialized(view=replace(view, query=cursor.take(cursor.rest)), **facts)
@@ -147,9 +147,12 @@ def _tail(
 
 
 def _check_new(cursor: Cursor, known: set[str]) -> None:
-    """Raise a parse error for a clause that occurs twice; add its first word to ``known``."""
+    """Raise a parse error for a clause that occurs twice; add its first word to ``known``.
+
+    The properties of several TBLPROPERTIES are combined.
+    """
     for word in cursor.words[:1]:
-        if word in known:
+        if word in known and word != "TBLPROPERTIES":
             raise cursor.error(f"{word} occurs twice")
         known.add(word)
 
