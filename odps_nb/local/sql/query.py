@@ -235,13 +235,13 @@ def _check_signs(query: Any, text: str) -> None:
 
 
 def _check_numbers(text: str) -> None:
-    """Raise 400 for ``0x1F``, which sqlglot reads as the number 0 with an alias."""
+    """Raise 400 for ``0x1F``, which sqlglot reads as BINARY."""
     if not _HEX.search(text):
         return
-    for token, after in pairwise(maxcompute_dialect()().tokenize(text)):
-        if token.text == "0" and after.start == token.end + 1 and after.text[0] in "xX":
+    for token in maxcompute_dialect()().tokenize(text):
+        if token.token_type is TokenType.HEX_STRING and text[token.start] == "0":
             raise errors.parse_failed(
-                f"0{after.text} is not a number",
+                f"0x{token.text} is not a number",
                 at=(token.line, token.col),
                 advice="write a decimal number",
             )
