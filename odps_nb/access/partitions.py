@@ -85,9 +85,9 @@ def parse_choices(
 
 
 def target_partition(partition: PartitionLike | None) -> PartitionSpec:
-    """Return the partition to write to, or an empty spec for ``None``; raise for an empty one."""
+    """Return the partition to write to, or an empty spec for ``None``; raise for an empty text."""
     spec = PartitionSpec.of(partition)
-    if partition is not None and not spec.items:
+    if not (spec.items or partition is None or isinstance(partition, PartitionSpec)):
         raise ArgumentError(
             "the partition is empty",
             code=_INVALID,

@@ -42,7 +42,7 @@ def test_partitions_are_accepted_in_any_form():
     assert check_partition(spec, SCHEMA, NAME) == PartitionSpec((("ds", "x"), ("hour", "3")))
 
 
-@pytest.mark.parametrize("empty", ["", {}, PartitionSpec()])
+@pytest.mark.parametrize("empty", ["", {}])
 def test_an_empty_partition_is_not_written_to(odps, new_name, tmp_path, empty):
     """It would mean the partitions of the rows, or with overwrite=True the whole table."""
     name = new_name("parted")

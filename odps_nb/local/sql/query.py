@@ -177,7 +177,7 @@ def parse_query(text: str) -> Any:
         parsed = sql_parser.parse(text, maxcompute_dialect())
     except SqlglotError as error:
         check_no_range(text)
-        raise unreadable(error) from None
+        raise unreadable(error, text) from None
     except RecursionError:
         raise errors.parse_failed("the query is nested too deeply") from None
     if len(parsed) != 1 or parsed[0] is None:

@@ -39,11 +39,13 @@ def did_you_mean(name: str, known: Iterable[str], *, cutoff: float = 0.6) -> str
     return f"check the spelling: did you mean {by_key[near[0]]}?" if near else ""
 
 
-def unreadable(error: Any) -> Exception:
+def unreadable(error: Any, text: str) -> Exception:
     """Return the error for text that sqlglot cannot parse."""
-    if "Numeric string" in str(error.__cause__):
+    if place := re.search(r"Numeric string .* (\d+):(\d+)$", str(error.__cause__)):
+        line, start = int(place[1]), int(place[2])  # in the line, and in the text
         return errors.parse_failed(
             "a constant X'…' has other characters than hexadecimal digits",
+            at=(line, start - text.rfind("\n", 0, start)),
             advice="write two digits for each byte, such as X'0AFF'",
         )
     first = error.errors[0] if getattr(error, "errors", None) else {}
