@@ -217,7 +217,7 @@ def _is_written(array: Any) -> bool:
     return CALLED not in array.meta and not isinstance(array.parent, exp.VarMap)
 
 
-_PATTERN: Final = re.compile(r"[.)\]][*+?]")
+_REGEX_COLUMN: Final = re.compile(r"\.[*+]|\)\?")  # not the name sum(a)*2
 _FOREIGN: tuple[tuple[Any, Callable[[Any], Any], str], ...] = (
     (exp.Array, _is_written, "an ARRAY in brackets"),
     (exp.Fetch, bool, "FETCH"),
@@ -236,7 +236,7 @@ _FOREIGN: tuple[tuple[Any, Callable[[Any], Any], str], ...] = (
 )
 """Syntax of other databases that sqlglot reads: node type, test, and the name for the error."""
 _ABSENT: tuple[tuple[Any, Callable[[Any], Any], str], ...] = (
-    (exp.Column, lambda node: _PATTERN.search(node.name), "columns by a regular expression"),
+    (exp.Column, lambda node: _REGEX_COLUMN.search(node.name), "columns by a regular expression"),
     (exp.QueryTransform, bool, "SELECT TRANSFORM"),
     (exp.TableSample, lambda node: node.args.get("bucket_numerator"), "a sample of buckets"),
 )

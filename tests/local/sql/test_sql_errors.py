@@ -221,6 +221,11 @@ def test_binary_constants_are_read(odps: Connection) -> None:
     assert "[2,3] Parse exception - a constant X" in refused(odps, "select 1,\n  X'6g'").message
 
 
+def test_a_name_may_look_like_an_expression(odps: Connection) -> None:
+    query = "select `sum(a)*2` from (select sum(a)*2 as `sum(a)*2` from (select 1 as a) s) t"
+    assert odps.sql(query).to_arrow().to_pydict() == {"sum(a)*2": [2]}
+
+
 def test_a_grouping_set_may_be_empty(odps: Connection) -> None:
     query = "select a, count(*) as n from (select 1 as a) t group by a grouping sets ((a), ())"
     assert sorted(odps.sql(query).to_pandas()["n"].tolist()) == [1, 1]
